@@ -59,7 +59,10 @@ function buf(...args) {
 function inputHash() {
   const hash = createHash("sha256");
   for (const file of [...inputs, ...protoFiles(join(root, "proto"))]) {
-    hash.update(`${file}\0`).update(readFileSync(join(root, file))).update("\0");
+    hash
+      .update(`${file}\0`)
+      .update(readFileSync(join(root, file)))
+      .update("\0");
   }
   return hash.digest("hex");
 }
