@@ -10,6 +10,7 @@ import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const target = join(root, "packages/proto/gen");
+const stamp = join(target, "stamp");
 
 /** What decides the generated text besides proto/: a change in any of these generates anew. */
 const inputs = [
@@ -21,11 +22,14 @@ const inputs = [
   "node_modules/ts-proto/package.json",
 ];
 
+/** Whether packages/proto/gen is what the present contract gives. */
+export function isGenerated() {
+  return existsSync(stamp) && readFileSync(stamp, "utf8") === inputHash();
+}
+
 /** Brings packages/proto/gen up to date; throws a sentence with buf's own words when the contract does not compile. */
 export function generate(say = console.log) {
-  const stamp = join(target, "stamp");
   const hash = inputHash();
-  if (existsSync(stamp) && readFileSync(stamp, "utf8") === hash) return false;
   say("generating code from proto/");
   const fresh = `${target}.${process.pid}.new`;
   const stale = `${target}.${process.pid}.old`;
@@ -42,7 +46,6 @@ export function generate(say = console.log) {
     rmSync(fresh, { recursive: true, force: true });
     rmSync(stale, { recursive: true, force: true });
   }
-  return true;
 }
 
 /** Runs the repository's own buf, with this Node first in PATH for the plugins that buf starts. */
@@ -76,7 +79,8 @@ function protoFiles(folder) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
-    if (!generate()) console.log("generated code is up to date");
+    if (isGenerated()) console.log("generated code is up to date");
+    else generate();
   } catch (error) {
     console.error(error.message);
     process.exit(1);
