@@ -1,0 +1,88 @@
+// `npm run check`: everything that is verified without running the house. All checks run, so that one look shows
+// everything there is to mend; it exits 1 when any of them complains.
+
+import { execFileSync, spawn } from "node:child_process";
+import { dirname, join } from "node:path";
+import { runCommand } from "./sentence.ts";
+
+const root = dirname(import.meta.dirname);
+const bin = (path: string) => join(root, "node_modules", path);
+
+type Check = { readonly name: string; readonly script: string; readonly args: readonly string[] };
+
+function checks(): Check[] {
+  const buf = bin("@bufbuild/buf/bin/buf");
+  const tsc = bin("typescript/bin/tsc");
+  const base = breakingBase();
+  return [
+    { name: "format and lint", script: bin("@biomejs/biome/bin/biome"), args: ["check", "--error-on-warnings", "."] },
+    { name: "contract lint", script: buf, args: ["lint"] },
+    { name: "contract format", script: buf, args: ["format", "--diff", "--exit-code"] },
+    ...(base === null ? [] : [{ name: `contract against ${base}`, script: buf, args: breakingArgs(base) }]),
+    { name: "types of tools and stories", script: tsc, args: ["--noEmit", "-p", "."] },
+    { name: "types of the workspaces", script: bin("turbo/bin/turbo"), args: TYPES },
+    { name: "tidiness", script: "--test", args: ["--test-reporter=dot", "tools/tidy.test.ts"] },
+  ];
+}
+
+const TYPES = ["run", "types", "--output-logs=errors-only", "--continue", "--no-update-notifier"];
+
+function breakingArgs(base: string): string[] {
+  return ["breaking", "--against", `.git#ref=${base}`];
+}
+
+/** What the contract must stay compatible with: the shared main branch, unless this is it or it holds no contract yet. */
+function breakingBase(): string | null {
+  const head = git("rev-parse", "HEAD");
+  for (const base of ["origin/main", "main"]) {
+    const commit = git("rev-parse", "--verify", "--quiet", base);
+    if (commit === null || commit === head) continue;
+    return git("ls-tree", commit, "buf.yaml") ? base : null;
+  }
+  return null;
+}
+
+function git(...args: string[]): string | null {
+  try {
+    return execFileSync("git", args, { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+  } catch {
+    return null;
+  }
+}
+
+function runCheck({ script, args }: Check): Promise<{ code: number; output: string }> {
+  return new Promise((settle, reject) => {
+    let output = "";
+    const env = { ...process.env, TURBO_TELEMETRY_DISABLED: "1", FORCE_COLOR: process.stdout.isTTY ? "1" : "0" };
+    const child = spawn(process.execPath, [script, ...args], { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (chunk: string) => {
+        output += chunk;
+      });
+    }
+    const stop = () => child.kill();
+    process.on("disconnect", stop);
+    child.on("error", reject);
+    child.on("close", (code) => {
+      process.off("disconnect", stop);
+      settle({ code: code ?? 1, output });
+    });
+  });
+}
+
+async function main(): Promise<number> {
+  let complaints = 0;
+  for (const check of checks()) {
+    const started = Date.now();
+    const { code, output } = await runCheck(check);
+    const seconds = ((Date.now() - started) / 1000).toFixed(1);
+    console.log(`${code === 0 ? "ok  " : "FAIL"} ${check.name} (${seconds} s)`);
+    if (code === 0) continue;
+    complaints += 1;
+    console.log(output.trimEnd());
+  }
+  console.log(complaints === 0 ? "all checks passed" : `${complaints} checks complain`);
+  return complaints === 0 ? 0 : 1;
+}
+
+await runCommand(main);
