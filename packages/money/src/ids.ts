@@ -35,6 +35,7 @@ export const ID_PREFIXES = [
   "plt",
   "cor",
   "req",
+  "whk",
 ] as const;
 
 export type IdPrefix = (typeof ID_PREFIXES)[number];
