@@ -55,9 +55,9 @@ test("pick_line: another account's, platform's, asset's or operation's line is n
 
 test("is_open_for: live mode needs something that serves live rails, a place its ledger accounts, a corridor a rail", () => {
   const none = new Set<string>();
-  assert.ok(isOpenFor(corridor, "test", "none", none));
+  assert.ok(isOpenFor(corridor, "test", "", none));
   assert.ok(isOpenFor(corridor, "live", "simulator", none));
-  assert.ok(!isOpenFor(corridor, "live", "none", none));
+  assert.ok(!isOpenFor(corridor, "live", "", none));
   assert.ok(!isOpenFor({ ...corridor, is_open: false }, "test", "simulator", none));
   assert.ok(!isOpenFor({ ...corridor, rails: [] }, "test", "simulator", none));
   assert.ok(!isOpenFor(corridor, "test", "simulator", new Set([placeOf(corridor)])));

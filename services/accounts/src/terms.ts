@@ -33,8 +33,8 @@ export type PricedLine = FeeLine & {
   readonly updated_at: Date;
 };
 
-/** What serves live rails: nothing yet, or the simulator on a local start. */
-export type LiveRails = "none" | "simulator";
+/** What serves live rails: nothing yet, or the simulator on a local start. The words of CAURI_LIVE_RAILS. */
+export type LiveRails = "" | "simulator";
 
 export type Page<T> = {
   readonly data: readonly T[];
@@ -74,7 +74,7 @@ export function isOpenFor(
   still_opening: ReadonlySet<string>,
 ): boolean {
   if (!corridor.is_open || corridor.rails.length === 0) return false;
-  if (mode === "live" && live === "none") return false;
+  if (mode === "live" && live === "") return false;
   return !still_opening.has(placeOf(corridor));
 }
 

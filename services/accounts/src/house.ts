@@ -1,0 +1,19 @@
+// What the handlers and the sweeper of this room have at hand; wired once, in main.
+
+import type { Clock } from "@cauri/money/clock";
+import type { Log, Pool } from "@cauri/store/pool";
+import type { Ledger } from "./ledger.ts";
+import type { LiveRails } from "./terms.ts";
+
+export type House = {
+  readonly pool: Pool;
+  readonly ledger: Ledger;
+  /** CAURI_KEY_PEPPER. */
+  readonly pepper: string;
+  readonly live: LiveRails;
+  /** The machine's clock, for the time inside new ids alone. */
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Lets the sweeper look at once instead of at its next turn. */
+  readonly wakeSweeper: () => void;
+};
