@@ -24,6 +24,7 @@ export const REASONS = [
   "upstream_error",
   "temporarily_unavailable",
   "internal_error",
+  "operator_refused",
 ] as const;
 
 export type Reason = (typeof REASONS)[number];

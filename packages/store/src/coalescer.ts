@@ -1,0 +1,84 @@
+// The coalescer: while one batch runs the next one gathers, so that many callers share the price of one statement and
+// one commit, and a lone caller waits for nobody. It pushes back instead of queueing without end.
+// The caller sorts a batch by key where its statement locks rows; the results come back in the order of the items.
+
+export type Coalescing<I, O> = {
+  /** Does a whole batch; answers in the order of the items. An Error in an item's place fails that item alone. */
+  run: (batch: I[]) => Promise<(O | Error)[]>;
+  /** Items per batch: bounds the statement, and with it how long it holds its locks. */
+  max_batch: number;
+  /** Items that may wait while a batch runs; one more is refused with `Busy`. */
+  max_waiting: number;
+  /** An item that waited longer than this is refused with `Busy`: its caller has given up or soon will. */
+  max_wait_ms?: number;
+  /** Runs each item of a failed batch by itself, so that a broken one fails alone. Only where a repeat does no harm. */
+  retry_alone?: boolean;
+  /** Batches at the same time; 1 unless the statement gains from more. */
+  lanes?: number;
+  /** Hears the size of each batch, for the histogram of batch sizes. */
+  observe?: (size: number) => void;
+};
+
+/** Too much is waiting: nothing was done with this item, and the caller's answer is 503. */
+export class Busy extends Error {
+  override readonly name = "Busy";
+  readonly unavailable = true;
+}
+
+type Waiting<I, O> = {
+  readonly item: I;
+  readonly since: number;
+  readonly resolve: (value: O) => void;
+  readonly reject: (error: unknown) => void;
+};
+
+export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<O> {
+  const { run, max_batch, max_waiting, max_wait_ms = Number.POSITIVE_INFINITY, lanes = 1 } = options;
+  let waiting: Waiting<I, O>[] = [];
+  let running = 0;
+
+  /** Takes the next batch off the queue and refuses what waited too long; the queue is in order of arrival. */
+  function takeBatch(): Waiting<I, O>[] {
+    const oldest = performance.now() - max_wait_ms;
+    const fresh = waiting.findIndex((entry) => entry.since >= oldest);
+    const stale = waiting.splice(0, fresh < 0 ? waiting.length : fresh);
+    for (const entry of stale) entry.reject(new Busy("this waited too long for its turn"));
+    const batch = waiting.slice(0, max_batch);
+    waiting = waiting.slice(max_batch);
+    return batch;
+  }
+
+  async function work(): Promise<void> {
+    for (let batch = takeBatch(); batch.length > 0; batch = takeBatch()) await settle(batch);
+    running -= 1;
+  }
+
+  async function settle(batch: Waiting<I, O>[]): Promise<void> {
+    options.observe?.(batch.length);
+    try {
+      const results = await run(batch.map((entry) => entry.item));
+      if (results.length !== batch.length) throw new Error(`${batch.length} items, ${results.length} results`);
+      for (const [index, entry] of batch.entries()) {
+        const result = results[index];
+        if (result instanceof Error) entry.reject(result);
+        else entry.resolve(result as O);
+      }
+    } catch (error) {
+      if (batch.length === 1 || options.retry_alone !== true) for (const entry of batch) entry.reject(error);
+      else for (const entry of batch) await settle([entry]);
+    }
+  }
+
+  return (item) =>
+    new Promise<O>((resolve, reject) => {
+      if (waiting.length >= max_waiting) {
+        reject(new Busy("too much is waiting already"));
+        return;
+      }
+      waiting.push({ item, since: performance.now(), resolve, reject });
+      if (running >= lanes) return;
+      running += 1;
+      // A microtask later, so that the callers of this very tick share the first batch.
+      queueMicrotask(work);
+    });
+}

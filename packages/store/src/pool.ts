@@ -1,0 +1,210 @@
+// The pool and the transaction. One connection pipelines its statements: BEGIN leaves together with the first statement,
+// and a last write that the work does not await leaves together with COMMIT.
+// Never make a network call inside a transaction; the work may run again after a conflict, so it has no other effects.
+
+import pg from "pg";
+
+/** Limits of every session, in milliseconds: below a write's deadline of 8 s, so that the database gives up first. */
+export const SESSION_LIMITS = {
+  statement_timeout: 7_000,
+  lock_timeout: 4_000,
+  idle_in_transaction_session_timeout: 5_000,
+} as const;
+
+/** A connection that can't be had within this time is a 503, not a wait. */
+const CONNECT_TIMEOUT_MS = 3_000;
+const DEFAULT_CONNECTIONS = 10;
+
+/** A conflict is retried after 5, 10, 20, 40 ms (and as much again at random); a fifth one is a fault. */
+const MAX_ATTEMPTS = 5;
+const RETRY_BASE_MS = 5;
+/** serialization_failure and deadlock_detected: the other one won, nothing was done. */
+const CONFLICTS: readonly string[] = ["40001", "40P01"];
+
+/** SQLSTATE classes that say "not now" rather than "wrong": connection, resources, operator, lock or statement time-out. */
+const PASSING_STATES = /^(?:08|53|57)|^(?:55P03|25P03)$/;
+const PASSING_CODES: readonly string[] = ["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN"];
+
+/** What a JSON logger of ours (pino) offers; packages/store needs no more of it. */
+export type Log = {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+};
+
+export type Pool = pg.Pool;
+
+/** A pool or a transaction: what a single read needs. */
+export type Queryable = {
+  query<T extends pg.QueryResultRow = pg.QueryResultRow>(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<{ rows: T[]; rowCount: number | null }>;
+};
+
+export type Prepared = { readonly name: string; readonly text: string };
+
+/** One open transaction. A statement whose result is not needed may stay un-awaited: its error surfaces at the commit. */
+export type Tx = Queryable & {
+  readonly pool: Pool;
+  /** A hot statement: parsed and planned once per connection under its name, which belongs to this one text for ever. */
+  prepared<T extends pg.QueryResultRow = pg.QueryResultRow>(
+    statement: Prepared,
+    values?: readonly unknown[],
+  ): Promise<{ rows: T[]; rowCount: number | null }>;
+  /** Runs once after the commit has succeeded: wakes a loop, updates a view in memory. Never run after a rollback. */
+  afterCommit(run: () => void): void;
+};
+
+/** What a fault of the database carries where it is passing: the caller's answer is then 503 instead of 500. */
+export type Unavailable = Error & { unavailable: true };
+
+export function openPool(options: { url: string; name: string; max?: number; log?: Log }): Pool {
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    application_name: options.name,
+    max: options.max ?? DEFAULT_CONNECTIONS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    pipeline: true,
+    types: { getTypeParser },
+    ...SESSION_LIMITS,
+  });
+  // An idle connection that breaks (a failover) is replaced by the pool; without a listener it would end the process.
+  pool.on("error", (error) => options.log?.warn({ err: error, pool: options.name }, "an idle connection was lost"));
+  const query = pool.query.bind(pool) as (...args: unknown[]) => unknown;
+  const marked = (...args: unknown[]): unknown => {
+    const result = query(...args);
+    return result instanceof Promise ? result.catch(rethrowMarked) : result;
+  };
+  pool.query = marked as typeof pool.query;
+  return pool;
+}
+
+/** Runs the work in a transaction, again after a serialization failure or a deadlock. */
+export async function transact<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await runOnce(pool, "begin", work);
+    } catch (error) {
+      if (attempt === MAX_ATTEMPTS || !CONFLICTS.includes(codeOf(error))) throw error;
+      const pause_ms = RETRY_BASE_MS * 2 ** (attempt - 1) * (1 + Math.random());
+      await new Promise((resolve) => setTimeout(resolve, pause_ms));
+    }
+  }
+}
+
+/** Runs reads on one snapshot, so that a total and its page tell of the same moment. */
+export function snapshot<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+  return runOnce(pool, "begin isolation level repeatable read read only", work);
+}
+
+/** For tests: runs the work and takes everything back, so that nothing of it stays. */
+export async function rolledBack<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+  const undo = new Error("rolled back on purpose");
+  let result: T | undefined;
+  try {
+    await runOnce(pool, "begin", async (tx) => {
+      result = await work(tx);
+      throw undo;
+    });
+  } catch (error) {
+    if (error !== undo) throw error;
+  }
+  return result as T;
+}
+
+/** Tells whether an error says that the database can't be had now: the request may simply be repeated. */
+export function isUnavailable(error: unknown): error is Unavailable {
+  if (!(error instanceof Error)) return false;
+  if ("unavailable" in error) return error.unavailable === true;
+  const code = codeOf(error);
+  // The driver's own words for a connection that broke or could not be had carry no code.
+  return (
+    PASSING_STATES.test(code) ||
+    PASSING_CODES.includes(code) ||
+    /^(?:Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection error)/.test(
+      error.message,
+    )
+  );
+}
+
+async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T>): Promise<T> {
+  const client = await pool.connect().catch(rethrowMarked);
+  const after: (() => void)[] = [];
+  const sent: Promise<unknown>[] = [];
+  const send = (statement: string | Prepared, values?: readonly unknown[]) => {
+    // A copy: the driver writes the values into the object that it is given.
+    const answer = client.query(typeof statement === "string" ? statement : { ...statement }, values as unknown[]);
+    // The error of a statement that nobody awaits is found below; here it only must not count as unhandled.
+    answer.catch(() => {});
+    sent.push(answer);
+    return answer;
+  };
+  let broken: Error | undefined;
+  // A lost connection fails the statements under way and is also an event, which without a listener ends the process.
+  client.on("error", ignore);
+  try {
+    send(begin);
+    let result: T;
+    try {
+      const tx = { query: send as Tx["query"], prepared: send as Tx["prepared"], pool };
+      result = await work({ ...tx, afterCommit: (run) => void after.push(run) });
+    } catch (error) {
+      await client.query("rollback").catch((cause: Error) => {
+        broken = cause;
+      });
+      throw error;
+    }
+    await commit(client, sent);
+    for (const run of after) run();
+    return result;
+  } catch (error) {
+    return rethrowMarked(error);
+  } finally {
+    client.off("error", ignore);
+    // The pool itself drops a connection that broke; one that could not even roll back is dropped here.
+    client.release(broken);
+  }
+}
+
+/**
+ * Commits, and throws what the statements before it threw. A pipelined COMMIT after a failed statement does not fail: it
+ * resolves with the command ROLLBACK, and whoever doesn't look believes that the writes are there.
+ */
+async function commit(client: pg.PoolClient, sent: readonly Promise<unknown>[]): Promise<void> {
+  const committed = client.query("commit");
+  committed.catch(() => {});
+  await Promise.all(sent);
+  const answer = await committed;
+  if (answer.command !== "COMMIT") throw new Error(`the transaction was not committed: ${answer.command}`);
+}
+
+function ignore(): void {}
+
+function rethrowMarked(error: unknown): never {
+  if (isUnavailable(error)) Object.assign(error, { unavailable: true });
+  throw error;
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "";
+}
+
+const { builtins } = pg.types;
+const INT8_ARRAY = 1016;
+const parseTextArray = pg.types.getTypeParser(1009 as number) as (text: string) => (string | null)[];
+
+/** int8 as bigint, dates as text; a numeric is a mistake (a sum of bigints needs `::bigint`), so it never gets through. */
+function getTypeParser(oid: number, format?: "text" | "binary"): unknown {
+  if (oid === builtins.INT8) return BigInt;
+  if (oid === INT8_ARRAY)
+    return (text: string) => parseTextArray(text).map((item) => (item === null ? null : BigInt(item)));
+  if (oid === builtins.DATE) return String;
+  if (oid === builtins.NUMERIC) {
+    return () => {
+      throw new Error("a numeric reached the driver: cast it to bigint in the statement");
+    };
+  }
+  return pg.types.getTypeParser(oid, format);
+}
