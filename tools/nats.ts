@@ -62,16 +62,17 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
 }
 
 /** The path of a usable nats-server; gets one when there is none, which may take a minute the first time. */
-export async function findNats(say: Say): Promise<string> {
+export async function findNats(say: Say, stopping?: AbortSignal): Promise<string> {
   const found = (await inPath("nats-server")) ?? cached();
   if (await isUsable(found)) return found;
   if (await isUsable(cached())) return cached();
   const failures: string[] = [];
   for (const way of [buildWithGo, installWithManager]) {
     try {
-      const path = await way(say);
+      const path = await way(say, stopping);
       if (path !== null && (await isUsable(path))) return path;
     } catch (error) {
+      stopping?.throwIfAborted();
       failures.push(error instanceof Error ? error.message : String(error));
     }
   }
@@ -89,7 +90,7 @@ function cached(): string {
   return join(base, "cauri", `nats-server-${VERSION}`, "nats-server");
 }
 
-async function buildWithGo(say: Say): Promise<string | null> {
+async function buildWithGo(say: Say, stopping?: AbortSignal): Promise<string | null> {
   const go = (await inPath("go")) ?? (await existing("/usr/local/go/bin/go"));
   if (go === null) return null;
   say(`building nats-server ${VERSION} with Go, once; this takes about a minute`);
@@ -100,7 +101,7 @@ async function buildWithGo(say: Say): Promise<string | null> {
   const fresh = await mkdtemp(`${folder}.`);
   try {
     const env = { ...process.env, GOBIN: fresh, CGO_ENABLED: "0" };
-    await run(go, ["install", MODULE], { env, maxBuffer: 16 << 20 });
+    await run(go, ["install", MODULE], { env, maxBuffer: 16 << 20, ...(stopping && { signal: stopping }) });
     await rename(fresh, folder).catch(async (error: unknown) => {
       // Two houses may have built at once; the first one's is as good.
       if (!(await isUsable(target))) throw error;

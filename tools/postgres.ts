@@ -18,6 +18,8 @@ const DATABASE = "cauri";
 const MAJOR = "18";
 /** Long enough for crash recovery after a SIGKILL under load. */
 const READY_WITHIN_MS = 60_000;
+/** Longer than a server takes to stop once its leash has ended. */
+const PREDECESSOR_MS = 20_000;
 /** Where a root's PostgreSQL lives when `nobody` cannot reach the wanted folder. */
 const ELSEWHERE = "/var/lib/cauri-local";
 
@@ -47,14 +49,14 @@ export async function startPostgres(options: PostgresOptions): Promise<Postgres>
     options.say?.(`creating the PostgreSQL data folder ${data}`);
     await initialise(bin, home, data, options.password, identity);
   }
-  await awaitPredecessor(data, options.say);
   const port = options.port ?? (await freePort());
-  const server = await startLeashed(join(bin, "postgres"), serverArgs(data, port, options), {
-    ...identity,
-    log_file: options.log_file,
-    env: serverEnv(),
-  });
-  await awaitReady(server, data, options.log_file);
+  const launch = () =>
+    startLeashed(join(bin, "postgres"), serverArgs(data, port, options), {
+      ...identity,
+      log_file: options.log_file,
+      env: serverEnv(),
+    });
+  const server = await startAfterPredecessor(launch, data, options);
   const url = `postgres://postgres:${encodeURIComponent(options.password)}@127.0.0.1:${port}/${DATABASE}`;
   await createDatabase(url);
   return { ...server, port, url };
@@ -123,45 +125,42 @@ function runInitdb(file: string, args: string[], identity: Identity): Promise<vo
   });
 }
 
-/** A server whose supervisor was killed a moment ago may still be writing its last checkpoint. */
-async function awaitPredecessor(data: string, say?: (text: string) => void): Promise<void> {
-  const deadline = Date.now() + 20_000;
+/**
+ * A server whose supervisor was killed a moment ago may still be writing its last checkpoint, and one that was itself
+ * killed still has children: PostgreSQL refuses the folder for so long, and is asked again.
+ */
+async function startAfterPredecessor(
+  launch: () => Promise<Leashed>,
+  data: string,
+  { log_file, say }: PostgresOptions,
+): Promise<Leashed> {
+  const deadline = Date.now() + PREDECESSOR_MS;
   for (let told = false; ; told = true) {
-    const pid = Number((await readPidFile(data))[0] ?? "0");
-    if (!(pid > 0) || !(await isPostgres(pid))) return;
-    if (!told) say?.(`waiting for the previous PostgreSQL (pid ${pid}) to stop`);
-    if (Date.now() > deadline) {
-      throw new Sentence(`Another PostgreSQL (pid ${pid}) uses ${data}: stop it (kill -INT ${pid}), then try again.`);
-    }
-    await sleep(50);
+    const server = await launch();
+    const failure = await awaitReady(server, data, log_file);
+    if (failure === null) return server;
+    if (!/already exists|still in use/.test(failure)) throw new Sentence(failure);
+    if (Date.now() > deadline) throw new Sentence(`Another PostgreSQL uses ${data} and does not stop:\n${failure}`);
+    if (!told) say?.("waiting for the previous PostgreSQL to stop");
+    await sleep(200);
   }
 }
 
-/** A pid file may outlive its server, and its number may be another program's by now. */
-async function isPostgres(pid: number): Promise<boolean> {
-  try {
-    const { stdout } = await promisify(execFile)("ps", ["-o", "args=", "-p", String(pid)]);
-    return stdout.includes("postgres");
-  } catch {
-    return false;
-  }
-}
-
-/** PostgreSQL says itself when it is ready, in the eighth line of its pid file. */
-async function awaitReady(server: Leashed, data: string, log_file: string): Promise<void> {
+/** PostgreSQL says itself when it is ready, in the eighth line of its pid file; else the answer is why it is not. */
+async function awaitReady(server: Leashed, data: string, log_file: string): Promise<string | null> {
   let gone: string | null = null;
   server.exited.then((how) => {
     gone = how;
   });
   const deadline = Date.now() + READY_WITHIN_MS;
   while (Date.now() < deadline) {
-    if (gone !== null) throw new Sentence(await startFailure(gone, log_file));
+    if (gone !== null) return startFailure(gone, log_file);
     const lines = await readPidFile(data);
-    if (Number(lines[0]) === server.pid && lines[7]?.trim() === "ready") return;
+    if (Number(lines[0]) === server.pid && lines[7]?.trim() === "ready") return null;
     await sleep(15);
   }
   server.kill();
-  throw new Sentence(`PostgreSQL was not ready within ${READY_WITHIN_MS / 1000} s: see ${log_file}.`);
+  return `PostgreSQL was not ready within ${READY_WITHIN_MS / 1000} s: see ${log_file}.`;
 }
 
 async function startFailure(how: string, log_file: string): Promise<string> {

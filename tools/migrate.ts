@@ -1,0 +1,38 @@
+// The migrator: brings every room's schema up to date, as the administrator of DATABASE_URL. In production it runs
+// before a roll-out (`node tools/migrate.ts`, which takes each role's password from CAURI_<ROOM>_DATABASE_URL);
+// `npm start` calls it. Services never migrate.
+
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { migrateRoom } from "@cauri/store/migrate";
+import { rooms, settingName } from "./rooms.ts";
+import { runCommand, Sentence } from "./sentence.ts";
+
+const root = dirname(import.meta.dirname);
+
+/** One room after the other: their grants touch the same catalog rows. */
+export async function migrateAll(
+  admin_url: string,
+  passwords: Readonly<Record<string, string | undefined>>,
+): Promise<void> {
+  for (const { name, migrations } of rooms) {
+    const folder = join(root, migrations);
+    if (!existsSync(folder)) continue;
+    const password = passwords[name];
+    await migrateRoom({ admin_url, room: name, dirs: [folder], ...(password === undefined ? {} : { password }) });
+  }
+}
+
+async function main(): Promise<number> {
+  const admin_url = process.env["DATABASE_URL"];
+  if (!admin_url) throw new Sentence("DATABASE_URL is not set: it must be an administrator's PostgreSQL URL.");
+  const passwords = rooms.map(({ name }) => {
+    const url = process.env[`CAURI_${settingName(name)}_DATABASE_URL`];
+    return [name, url ? decodeURIComponent(new URL(url).password) : undefined] as const;
+  });
+  await migrateAll(admin_url, Object.fromEntries(passwords));
+  console.log(`migrated ${rooms.map(({ name }) => name).join(", ")}`);
+  return 0;
+}
+
+if (import.meta.main) await runCommand(main);
