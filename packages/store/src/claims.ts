@@ -1,0 +1,288 @@
+// Claims: idempotency, leases and client_refs, built once for every room that creates operations.
+//
+//   peek     before anything is asked of another room: replay, refuse, or go on with what was interrupted
+//   claim    in the transaction that writes the draft: takes the key, the client_ref and the lease
+//   holdLease    first in every later transaction of the runner: touches one row, or the runner stops
+//   decideClaim  with draft -> initiated: from here a second use of the client_ref is `already_exists`
+//   finishClaim  with the final answer | eraseClaim when refused | tellUnfinished when a 5xx was told
+//   dueClaims    the sweeper takes over what a crash or a silent merchant left behind
+//
+// A key is looked at first, then the operation's own id, then the client_ref. The lease's clock is the database's.
+
+import type { Mode } from "@cauri/money/mode";
+import type { Refusal } from "@cauri/money/refusal";
+import { refuse } from "@cauri/money/refusal";
+import type { Queryable, Tx } from "./pool.ts";
+
+export { fingerprint } from "./fingerprint.ts";
+
+/** The sweeper takes over so long after a lease ran out, so that a retry of the caller comes first. */
+const SWEEP_GRACE_MS = 1_000;
+/** So long an operation whose caller was told a 5xx waits for the retry. */
+const TOLD_WAIT_MS = 600_000;
+/** A told draft that nobody can name is erased sooner, but not before the gateway's own repeat, which names its id. */
+const ORPHAN_WAIT_MS = 10_000;
+/** Each new look means that another claim came or went meanwhile; after so many the honest answer is "busy". */
+const MAX_LOOKS = 10;
+
+export type ClaimRequest = {
+  /** The id minted for this request; the operation's own where the key is new. */
+  readonly operation_id: string;
+  readonly account: string;
+  readonly mode: Mode;
+  /** The route's template: with account and mode the scope of a key. */
+  readonly route: string;
+  /** The kind of resource: with account and mode the scope of a client_ref. */
+  readonly kind: string;
+  readonly key: string | null;
+  readonly client_ref: string | null;
+  readonly fingerprint: Buffer;
+  /** The route's deadline plus 1 s. */
+  readonly lease_ms: number;
+  /** True where the caller carried `cauri-operation`: the lease of its own draft is then taken over at once. */
+  readonly takeover: boolean;
+};
+
+/** The lease is ours: for a new operation, or for one that goes on where it was interrupted. */
+export type Claimed = { readonly claimed: "new" | "resumed"; readonly operation_id: string; readonly lease_no: number };
+
+/** Done before; where the id is the caller's own, the gateway repeated a call and its outcome is still `created`. */
+export type Replayed = { readonly replayed: string };
+
+/** A claim would go on with this operation. */
+export type Resumable = { readonly resumable: string };
+
+export type DueClaim = {
+  readonly operation_id: string;
+  readonly account: string;
+  readonly mode: Mode;
+  readonly route: string;
+  readonly kind: string;
+  readonly lease_no: number;
+  /** True when the merchant was told a 5xx and the wait is over: fail it, release what is held, publish its event. */
+  readonly give_up: boolean;
+  /** True when neither key nor client_ref can ever ask for it: a draft is released and erased. */
+  readonly orphan: boolean;
+  readonly decided: boolean;
+};
+
+type ClaimRow = {
+  operation_id: string;
+  same_key: boolean;
+  same_request: boolean;
+  state: "running" | "told" | "done";
+  decided: boolean;
+  lease_no: number;
+  lease_over: boolean;
+};
+
+/** Takes the key, the client_ref and the lease, or says what stands in the way. Belongs into the draft's transaction. */
+export async function claim(tx: Tx, request: ClaimRequest): Promise<Claimed | Replayed | Refusal> {
+  for (let look = 0; look < MAX_LOOKS; look += 1) {
+    // The insert comes first, because a new operation is by far the most frequent; it waits for a rival's commit.
+    if (await insertClaim(tx, request)) return { claimed: "new", operation_id: request.operation_id, lease_no: 1 };
+    const verdict = judge(await readClaims(tx, request), request);
+    // Null: the row that stood in the way is gone again (erased, rolled back), so the place is free.
+    if (verdict === null) continue;
+    if (!("row" in verdict)) return verdict;
+    const lease_no = await takeOver(tx, verdict.row, request.lease_ms);
+    if (lease_no !== null) return { claimed: "resumed", operation_id: verdict.row.operation_id, lease_no };
+  }
+  return stillRunning();
+}
+
+/** What `claim` would say, without writing: null where the operation would be new. */
+export async function peek(tx: Queryable, request: ClaimRequest): Promise<Replayed | Resumable | Refusal | null> {
+  const verdict = judge(await readClaims(tx, request), request);
+  return verdict !== null && "row" in verdict ? { resumable: verdict.row.operation_id } : verdict;
+}
+
+/** Locks the claim for the rest of the transaction; false means that another runner has taken over, and this one stops. */
+export async function holdLease(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select 1 from claims where operation_id = $1 and lease_no = $2 and state <> 'done' for no key update`,
+    [operation_id, lease_no],
+  );
+  return rowCount === 1;
+}
+
+/** The operation became visible: a second use of its client_ref is `already_exists` from here, and no erasure follows. */
+export function decideClaim(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
+  return touch(tx, `update claims set decided = true`, operation_id, lease_no);
+}
+
+/** The operation stands: from here its key answers with a replay. */
+export function finishClaim(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
+  const done = `update claims set state = 'done', decided = true, lease_until = null, told_at = null, due_at = null`;
+  return touch(tx, done, operation_id, lease_no);
+}
+
+/**
+ * A 5xx is told to the merchant: the operation waits for the retry, ten minutes from the last time it was told. A draft
+ * that nobody can name waits only for the gateway's own repeat.
+ */
+export async function tellUnfinished(
+  tx: Tx,
+  operation_id: string,
+  lease_no: number,
+  wait_ms: number = TOLD_WAIT_MS,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `update claims
+        set state = 'told', lease_until = null, told_at = clock_timestamp(),
+            due_at = clock_timestamp() + interval '1 millisecond'
+              * case when key is null and client_ref is null and not decided then least($3, $4) else $3 end
+      where operation_id = $1 and lease_no = $2 and state <> 'done'`,
+    [operation_id, lease_no, wait_ms, ORPHAN_WAIT_MS],
+  );
+  return rowCount === 1;
+}
+
+/** Refused before anything was created: key and client_ref are free again, in the transaction that erases the draft. */
+export function eraseClaim(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
+  return touch(tx, `delete from claims`, operation_id, lease_no);
+}
+
+/**
+ * The sweeper takes over what is due, oldest first, each under a lease of its own: leases that ran out 1 s ago, and
+ * operations whose merchant was told a 5xx and did not come back. Rows that somebody else holds are left alone.
+ */
+export async function dueClaims(tx: Tx, options: { limit: number; lease_ms: number }): Promise<DueClaim[]> {
+  const { rows } = await tx.query<DueClaim>(
+    `with due as (
+       select operation_id, told_at is not null as give_up, key is null and client_ref is null as orphan
+         from claims
+        where due_at <= clock_timestamp()
+        order by due_at
+        limit $1
+          for update skip locked)
+     update claims c
+        set state = 'running', lease_no = c.lease_no + 1,
+            lease_until = clock_timestamp() + $2 * interval '1 millisecond',
+            due_at = clock_timestamp() + ($2 + $3) * interval '1 millisecond'
+       from due
+      where c.operation_id = due.operation_id
+     returning c.operation_id, c.account, c.mode, c.route, c.kind, c.lease_no, due.give_up, due.orphan, c.decided`,
+    [options.limit, options.lease_ms, SWEEP_GRACE_MS],
+  );
+  return rows;
+}
+
+/**
+ * Forgets the keys of finished operations claimed before this instant (24 hours ago, or what is configured); a client_ref
+ * stays and protects for ever, a claim without one goes. Returns how many, so that a loop goes on while there are more.
+ */
+export async function forgetKeys(tx: Queryable, older_than: Date, limit = 1000): Promise<number> {
+  const { rows } = await tx.query<{ forgotten: number }>(
+    `with old as (
+       select operation_id, client_ref is null as alone from claims
+        where state = 'done' and (key is not null or client_ref is null) and created_at < $1
+        order by created_at limit $2 for update skip locked),
+     gone as (
+       delete from claims c using old where c.operation_id = old.operation_id and old.alone returning 1),
+     kept as (
+       update claims c set key = null from old where c.operation_id = old.operation_id and not old.alone returning 1)
+     select ((select count(1) from gone) + (select count(1) from kept))::integer as forgotten`,
+    [older_than, limit],
+  );
+  return rows[0]?.forgotten ?? 0;
+}
+
+/** Decides by the rows that share the key, the id or the client_ref; a row comes back where its lease may be taken. */
+function judge(rows: readonly ClaimRow[], request: ClaimRequest): Replayed | Refusal | { row: ClaimRow } | null {
+  const own =
+    rows.find((row) => request.key !== null && row.same_key) ??
+    rows.find((row) => row.operation_id === request.operation_id);
+  if (own !== undefined) {
+    if (!own.same_request) {
+      return refuse("concurrent_request", "this Idempotency-Key was used with another payload; use a new key");
+    }
+    if (own.state === "done") return { replayed: own.operation_id };
+    const interrupted = own.state === "told" || own.lease_over;
+    const repeated = request.takeover && own.operation_id === request.operation_id;
+    return interrupted || repeated ? { row: own } : stillRunning();
+  }
+  const rival = rows[0];
+  if (rival === undefined) return null;
+  if (rival.decided) {
+    return refuse("already_exists", "this client_ref is already used", { field: "client_ref" });
+  }
+  return refuse("concurrent_request", "another request with this client_ref is still running", {
+    field: "client_ref",
+    retry_after_s: 1,
+  });
+}
+
+function stillRunning(): Refusal {
+  return refuse("concurrent_request", "the first request with this Idempotency-Key is still running", {
+    retry_after_s: 1,
+  });
+}
+
+/** Two that race here both come out right: one inserts, the other waits for its commit and then inserts nothing. */
+async function insertClaim(tx: Tx, request: ClaimRequest): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `insert into claims
+       (operation_id, account, mode, route, kind, key, client_ref, fingerprint, lease_until, due_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp() + $9 * interval '1 millisecond',
+             clock_timestamp() + ($9 + $10) * interval '1 millisecond')
+     on conflict do nothing`,
+    [
+      request.operation_id,
+      request.account,
+      request.mode,
+      request.route,
+      request.kind,
+      request.key,
+      request.client_ref,
+      request.fingerprint,
+      request.lease_ms,
+      SWEEP_GRACE_MS,
+    ],
+  );
+  return rowCount === 1;
+}
+
+async function readClaims(tx: Queryable, request: ClaimRequest): Promise<ClaimRow[]> {
+  const { rows } = await tx.query<ClaimRow>(
+    `select operation_id, state, decided, lease_no, coalesce(lease_until <= clock_timestamp(), false) as lease_over,
+            coalesce(route = $4 and key = $6, false) as same_key,
+            account = $2 and mode = $3 and route = $4 and fingerprint = $8 as same_request
+       from claims
+      where operation_id = $1
+         or (account = $2 and mode = $3 and route = $4 and key = $6)
+         or (account = $2 and mode = $3 and kind = $5 and client_ref = $7)`,
+    [
+      request.operation_id,
+      request.account,
+      request.mode,
+      request.route,
+      request.kind,
+      request.key,
+      request.client_ref,
+      request.fingerprint,
+    ],
+  );
+  return rows;
+}
+
+/** Raises the lease's number, unless somebody else did so first: then null, and the caller looks again. */
+async function takeOver(tx: Tx, row: ClaimRow, lease_ms: number): Promise<number | null> {
+  const { rows } = await tx.query<{ lease_no: number }>(
+    `update claims set state = 'running', lease_no = lease_no + 1, told_at = null,
+                       lease_until = clock_timestamp() + $3 * interval '1 millisecond',
+                       due_at = clock_timestamp() + ($3 + $4) * interval '1 millisecond'
+      where operation_id = $1 and lease_no = $2 and state <> 'done'
+     returning lease_no`,
+    [row.operation_id, row.lease_no, lease_ms, SWEEP_GRACE_MS],
+  );
+  return rows[0]?.lease_no ?? null;
+}
+
+async function touch(tx: Tx, change: string, operation_id: string, lease_no: number): Promise<boolean> {
+  const { rowCount } = await tx.query(`${change} where operation_id = $1 and lease_no = $2 and state <> 'done'`, [
+    operation_id,
+    lease_no,
+  ]);
+  return rowCount === 1;
+}
