@@ -1,5 +1,6 @@
-// Every setting of the house, once (longer than other files, because it is one table): `settings.ts` reads the environment by it, `docs/settings.md` is written
-// from it, and a test holds them together. A new setting is a line here with a sentence that an operator understands.
+// Every setting of the house, once: `settings.ts` reads the environment by this table, `docs/settings.md` is written from
+// it, and a test holds them together. A new setting is a line here with a sentence that an operator understands. (One
+// table, hence longer than other files may be.)
 
 /** The programs that read settings; `tools` is the local start and the tests, `cli` the command line. */
 export const READERS = [

@@ -1,0 +1,69 @@
+// One JSON line per thing worth knowing, on stdout. What may never be written is cut out here once more, although no
+// caller hands it over: a secret in a log is there for years.
+
+import { type DestinationStream, destination, type Logger, pino, stdTimeFunctions } from "pino";
+
+export type Log = Logger;
+
+/** Keys whose values are never written, at the top of a line and one level below. */
+const SECRETS = [
+  "secret",
+  "token",
+  "authorization",
+  "password",
+  "key",
+  "api_key",
+  "phone",
+  "email",
+  "name",
+  "iban",
+  "account_number",
+  "payload",
+  "body",
+];
+
+/** Longer texts are cut: a driver's error can repeat a whole row. */
+const TEXT_LIMIT = 500;
+/** Of `postgres://user:password@host` and its sisters only the word stays. */
+const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@]*@/gi;
+
+/** The logger of one program. Lines are written without waiting for the disk; a fault's last lines are flushed at exit. */
+export function logger(room: string, level = "info", stream: DestinationStream = destination({ sync: false })): Log {
+  return pino(
+    {
+      level,
+      base: { room },
+      timestamp: stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: SECRETS.flatMap((key) => [key, `*.${key}`]), censor: "[cut]" },
+      serializers: { err: describeError },
+    },
+    stream,
+  );
+}
+
+/** An error with its causes: message, code and stack, and none of the values that drivers hang on their errors. */
+export function describeError(error: unknown): object {
+  if (!(error instanceof Error)) return { message: clean(String(error)) };
+  const code = "code" in error && error.code !== undefined ? { code: error.code } : {};
+  return {
+    type: error.name,
+    message: clean(error.message),
+    ...code,
+    stack: frames(error.stack),
+    ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),
+  };
+}
+
+function clean(text: string): string {
+  return text.slice(0, TEXT_LIMIT).replace(CREDENTIALS, "$1");
+}
+
+/** The frames alone: the stack's first line repeats the message. */
+function frames(stack: string | undefined): string {
+  return (stack ?? "")
+    .split("\n")
+    .filter((line) => line.startsWith("    at "))
+    .slice(0, 12)
+    .join("\n");
+}

@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { isRefusal, refuse, refuseField } from "@cauri/money/refusal";
+import { WebhookServiceClient, WebhookServiceService } from "@cauri/proto/ts/cauri/webhooks/v1/webhooks";
+import { type Caller, houseCaller } from "./caller.ts";
+import { connectClient } from "./client.ts";
+import { RpcFault } from "./fault.ts";
+import { logger } from "./log.ts";
+import { type Handlers, type RunningServer, service, startServer } from "./server.ts";
+
+type Rooms = Handlers<typeof WebhookServiceService>;
+const settings = { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: "house", CAURI_DRAIN_MS: 1_000 };
+const caller: Caller = { ...houseCaller("acct_1", "test", "req-1"), key_id: "key_1" };
+
+/** A server with the handlers given, a client to it, and the log lines it wrote. */
+async function open(t: { after(fn: () => unknown): void }, handlers: Partial<Rooms>, token = "house") {
+  const lines: Record<string, unknown>[] = [];
+  const log = logger("test", "debug", { write: (line: string) => void lines.push(JSON.parse(line)) });
+  const missing = async () => refuse("internal_error", "not in this test");
+  const all = Object.fromEntries(
+    Object.keys(WebhookServiceService).map((name) => [name, handlers[name as keyof Rooms] ?? missing]),
+  ) as unknown as Rooms;
+  const server: RunningServer = await startServer({
+    room: "webhooks",
+    settings,
+    log,
+    services: [service(WebhookServiceService, all)],
+  });
+  const client = connectClient(WebhookServiceClient, { address: `127.0.0.1:${server.port}`, token });
+  t.after(async () => {
+    client.closeChannel();
+    await server.drain();
+  });
+  return { client, server, lines };
+}
+
+test("rpc: answer, caller and outcome travel; one canonical line is written", async (t) => {
+  const seen: unknown[] = [];
+  const { client, lines } = await open(t, {
+    getEndpointSecret: async ({ id }, call) => {
+      seen.push(
+        call.caller.account,
+        call.caller.mode,
+        call.caller.key_id,
+        call.caller.idempotency_key,
+        call.request_id,
+      );
+      call.outcome("replayed");
+      return { secret: `whsec_${id}` };
+    },
+  });
+  const answer = await client.getEndpointSecret({ id: "7" }, { caller });
+  assert.deepEqual(answer, { secret: "whsec_7" });
+  assert.deepEqual(seen, ["acct_1", "test", "key_1", null, "req-1"]);
+  assert.equal(lines.length, 1);
+  assert.equal(lines[0]?.["outcome"], "ok");
+  assert.ok(!JSON.stringify(lines).includes("whsec"), "no payload in the log");
+});
+
+test("rpc: a refusal comes back as the value it was, with field and retry", async (t) => {
+  const { client } = await open(t, {
+    getEndpoint: async () => refuseField("id", "must be a number — really"),
+    testEndpoints: async () => refuse("rate_limited", "too many", { retry_after_s: 7 }),
+  });
+  assert.deepEqual(await client.getEndpoint({ id: "x" }, { caller }), {
+    refused: "invalid_request",
+    field: "id",
+    message: "must be a number — really",
+  });
+  assert.deepEqual(await client.testEndpoints({}, { caller }), {
+    refused: "rate_limited",
+    message: "too many",
+    retry_after_s: 7,
+  });
+});
+
+test("rpc: a fault is thrown, says nothing of its cause, and tells whether it may pass", async (t) => {
+  const { client, lines } = await open(t, {
+    getEndpoint: async () => {
+      throw Object.assign(new Error("terminating connection of user hunter2"), { code: "57P01" });
+    },
+    listEndpoints: async () => {
+      assert.fail("a bug");
+    },
+  });
+  const passing = await client.getEndpoint({ id: "1" }, { caller }).catch((error: unknown) => error);
+  assert.ok(passing instanceof RpcFault && passing.unavailable);
+  assert.ok(!String((passing.cause as Error).message).includes("hunter2"));
+  const bug = await client.listEndpoints({}, { caller }).catch((error: unknown) => error);
+  assert.ok(bug instanceof RpcFault && !bug.unavailable);
+  assert.equal(lines.at(-1)?.["bug"], true);
+});
+
+test("rpc: another token is unauthenticated, and a caller that is missing is a bug", async (t) => {
+  const { client } = await open(t, { listEndpoints: async () => refuse("not_found", "x") }, "other");
+  const fault = await client.listEndpoints({}, { caller }).catch((error: unknown) => error);
+  assert.ok(fault instanceof RpcFault && fault.code === 16);
+  const second = await open(t, { getEndpoint: async (_, call) => refuse("not_found", call.caller.account) });
+  const bug = await second.client.getEndpoint({ id: "1" }).catch((error: unknown) => error);
+  assert.ok(bug instanceof RpcFault && bug.code === 13);
+});
+
+test("rpc: each hop gets what is left less 200 ms, and a write that nobody waits for any more goes on", async (t) => {
+  let ended = false;
+  let left = 0;
+  const { client } = await open(t, {
+    listEndpoints: async (_, call) => {
+      left = (call.caller.deadline_ms ?? 0) - Date.now();
+      await sleep(300);
+      ended = true;
+      return { data: [], page: 1, perPage: 10, total: 0n, hasMore: false };
+    },
+  });
+  const begun = Date.now();
+  const hurried = { ...caller, deadline_ms: begun + 400 };
+  const fault = await client.listEndpoints({}, { caller: hurried }).catch((error: unknown) => error);
+  assert.ok(fault instanceof RpcFault && fault.code === 4, String(fault));
+  assert.ok(left <= 201 && left > 0, `${left} ms were left`);
+  await sleep(250);
+  assert.ok(ended);
+  const late = await client.listEndpoints({}, { caller: { ...caller, deadline_ms: begun } }).catch((e: unknown) => e);
+  assert.ok(late instanceof RpcFault && late.unavailable);
+});
+
+test("rpc: a drain lets the running call end; a client finds the next server on the same port", async (t) => {
+  const { client, server } = await open(t, {
+    getEndpointSecret: async () => {
+      await sleep(100);
+      return { secret: "s" };
+    },
+  });
+  const running = client.getEndpointSecret({ id: "1" }, { caller });
+  await sleep(50);
+  await server.drain();
+  assert.ok(!isRefusal(await running));
+  const lost = await client.getEndpointSecret({ id: "1" }, { caller }).catch((error: unknown) => error);
+  assert.ok(lost instanceof RpcFault && lost.unavailable);
+});
