@@ -5,6 +5,7 @@
 //   holdLease    first in every later transaction of the runner: touches one row, or the runner stops
 //   decideClaim  with draft -> initiated: from here a second use of the client_ref is `already_exists`
 //   finishClaim  with the final answer | eraseClaim when refused | tellUnfinished when a 5xx was told
+//   yieldLease   after a fault of the house, so that the next runner need not wait for the lease's end
 //   dueClaims    the sweeper takes over what a crash or a silent merchant left behind
 //
 // A key is looked at first, then the operation's own id, then the client_ref. The lease's clock is the database's.
@@ -41,6 +42,8 @@ export type ClaimRequest = {
   readonly lease_ms: number;
   /** True where the caller carried `cauri-operation`: the lease of its own draft is then taken over at once. */
   readonly takeover: boolean;
+  /** True where the operation is visible from its first transaction: it needs no `decideClaim`. */
+  readonly decided?: boolean;
 };
 
 /** The lease is ours: for a new operation, or for one that goes on where it was interrupted. */
@@ -136,6 +139,12 @@ export async function tellUnfinished(
     [operation_id, lease_no, wait_ms, ORPHAN_WAIT_MS],
   );
   return rowCount === 1;
+}
+
+/** A fault of the house stopped the runner: a retry goes on at once, else the sweeper does after its grace. */
+export function yieldLease(tx: Queryable, operation_id: string, lease_no: number): Promise<boolean> {
+  const over = `update claims set lease_until = clock_timestamp()`;
+  return touch(tx, over, operation_id, lease_no, `state = 'running'`);
 }
 
 /** Refused before anything was created: key and client_ref are free again, in the transaction that erases the draft. */
@@ -279,8 +288,14 @@ async function takeOver(tx: Tx, row: ClaimRow, lease_ms: number): Promise<number
   return rows[0]?.lease_no ?? null;
 }
 
-async function touch(tx: Tx, change: string, operation_id: string, lease_no: number): Promise<boolean> {
-  const { rowCount } = await tx.query(`${change} where operation_id = $1 and lease_no = $2 and state <> 'done'`, [
+async function touch(
+  tx: Queryable,
+  change: string,
+  operation_id: string,
+  lease_no: number,
+  state = `state <> 'done'`,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(`${change} where operation_id = $1 and lease_no = $2 and ${state}`, [
     operation_id,
     lease_no,
   ]);

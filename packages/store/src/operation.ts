@@ -1,0 +1,105 @@
+// The frame around an operation's steps that every room has in common: begin under a lease, go on after a fault, sweep
+// what nobody came back for. The steps themselves are the room's.
+
+import { isRefusal, type Refusal, refuse } from "@cauri/money/refusal";
+import { type ClaimRequest, claim, type DueClaim, dueClaims, peek, type Replayed, yieldLease } from "./claims.ts";
+import { type Log, type Pool, type Tx, transact } from "./pool.ts";
+import { type Loop, startLoop } from "./sweeper.ts";
+
+/** A crash is noticed within lease + grace + this: 9 s + 1 s at most leave no more. */
+const SWEEP_EVERY_MS = 500;
+const SWEEP_LIMIT = 100;
+
+/** The right to act for an operation; every write names it and touches one row, or its runner stops. */
+export type Lease = { readonly operation_id: string; readonly lease_no: number };
+
+/** A new operation with what its first transaction wrote, or an interrupted one to go on with. */
+export type Begun<Written> =
+  | { readonly begun: "new"; readonly lease: Lease; readonly written: Written }
+  | { readonly begun: "resumed"; readonly lease: Lease };
+
+/**
+ * Looks the request up, prepares what is new (other rooms are asked here, outside any transaction) and writes its first
+ * row together with the claim. `prepare` answers a refusal, or what `write` needs.
+ */
+export async function beginOperation<Draft extends object, Written>(
+  pool: Pool,
+  request: ClaimRequest,
+  steps: {
+    readonly prepare: () => Promise<Draft | Refusal>;
+    readonly write: (tx: Tx, draft: Draft, lease: Lease) => Promise<Written>;
+  },
+): Promise<Begun<Written> | Replayed | Refusal> {
+  const seen = await peek(pool, request);
+  if (seen !== null && !("resumable" in seen)) return seen;
+  const draft = seen === null ? await steps.prepare() : null;
+  if (isRefusal(draft)) return draft;
+  return await transact(pool, async (tx) => {
+    const claimed = await claim(tx, request);
+    if (!("claimed" in claimed)) return claimed;
+    const lease = { operation_id: claimed.operation_id, lease_no: claimed.lease_no };
+    if (claimed.claimed === "resumed") return { begun: "resumed", lease } as const;
+    if (draft === null) throw new Gone();
+    return { begun: "new", lease, written: await steps.write(tx, draft, lease) } as const;
+  }).catch((error: unknown) => {
+    if (error instanceof Gone) return goneMeanwhile();
+    throw error;
+  });
+}
+
+/** Runs steps under a lease; a fault gives the lease back, so that the caller's retry need not wait for its end. */
+export async function underLease<T>(pool: Pool, lease: Lease, steps: () => Promise<T>): Promise<T> {
+  try {
+    return await steps();
+  } catch (error) {
+    // Where even this fails, the lease runs out by itself.
+    await yieldLease(pool, lease.operation_id, lease.lease_no).catch(() => false);
+    throw error;
+  }
+}
+
+/**
+ * Takes over what a crash or a silent merchant left behind and runs `resume` for each. One that fails keeps its lease:
+ * the lease's length is the pause before the next try.
+ */
+export function startOperationSweeper(options: {
+  readonly pool: Pool;
+  readonly lease_ms: number;
+  readonly resume: (due: DueClaim) => Promise<unknown>;
+  readonly log: Log;
+}): Loop {
+  const { pool, lease_ms, resume, log } = options;
+  return startLoop({
+    name: "operations",
+    every_ms: SWEEP_EVERY_MS,
+    work: () => sweepOnce(pool, lease_ms, resume, log),
+    log,
+  });
+}
+
+/** One round of the sweeper; true when there may be more. */
+export async function sweepOnce(
+  pool: Pool,
+  lease_ms: number,
+  resume: (due: DueClaim) => Promise<unknown>,
+  log: Pick<Log, "error">,
+): Promise<boolean> {
+  const due = await transact(pool, (tx) => dueClaims(tx, { limit: SWEEP_LIMIT, lease_ms }));
+  await Promise.all(
+    due.map((claimed) =>
+      resume(claimed).catch((error: unknown) => {
+        log.error({ err: error, operation: claimed.operation_id }, "an interrupted operation could not go on yet");
+      }),
+    ),
+  );
+  return due.length === SWEEP_LIMIT;
+}
+
+/** Between the look and the claim an interrupted draft was erased: this request would now be a new one. */
+class Gone extends Error {}
+
+function goneMeanwhile(): Refusal {
+  return refuse("concurrent_request", "the first request with this Idempotency-Key has just ended", {
+    retry_after_s: 1,
+  });
+}
