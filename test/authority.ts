@@ -18,7 +18,7 @@ export async function writeAuthority(folder: string): Promise<void> {
     name: "CN=Cauri test authority",
     ...validity,
     signingAlgorithm: ALGORITHM,
-    keys: authorityKeys as unknown as CryptoKeyPair,
+    keys: authorityKeys as unknown as { privateKey: CryptoKey; publicKey: CryptoKey },
     extensions: [
       new x509.BasicConstraintsExtension(true, 0, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign, true),

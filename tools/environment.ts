@@ -6,7 +6,7 @@ import { roomUrl } from "@cauri/store/migrate";
 import type { Secrets } from "./data.ts";
 import type { StartOptions } from "./options.ts";
 import { freePorts } from "./ports.ts";
-import { type Room, rooms, settingName } from "./rooms.ts";
+import { type Room, rooms, schemaName, settingName } from "./rooms.ts";
 import { Sentence } from "./sentence.ts";
 
 /** The same through every restart of a process, so that the others find it again. */
@@ -74,7 +74,10 @@ function fixedSettings(room: Room, { options, secrets, ports, database_url, nats
   const own = ports[room.name];
   const perRoom = rooms.flatMap(({ name }) => [
     [`CAURI_${settingName(name)}_ADDRESS`, `127.0.0.1:${ports[name]?.rpc}`],
-    [`CAURI_${settingName(name)}_DATABASE_URL`, roomUrl(database_url, name, secrets.room_passwords[name] ?? "")],
+    [
+      `CAURI_${settingName(name)}_DATABASE_URL`,
+      roomUrl(database_url, schemaName(name), secrets.room_passwords[name] ?? ""),
+    ],
   ]);
   return {
     ...Object.fromEntries(perRoom),

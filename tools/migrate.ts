@@ -2,10 +2,9 @@
 // before a roll-out (`node tools/migrate.ts`, which takes each role's password from CAURI_<ROOM>_DATABASE_URL);
 // `npm start` calls it. Services never migrate.
 
-import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { migrateRoom } from "@cauri/store/migrate";
-import { rooms, settingName } from "./rooms.ts";
+import { rooms, schemaName, settingName } from "./rooms.ts";
 import { runCommand, Sentence } from "./sentence.ts";
 
 const root = dirname(import.meta.dirname);
@@ -15,11 +14,15 @@ export async function migrateAll(
   admin_url: string,
   passwords: Readonly<Record<string, string | undefined>>,
 ): Promise<void> {
-  for (const { name, migrations } of rooms) {
-    const folder = join(root, migrations);
-    if (!existsSync(folder)) continue;
+  for (const { name, migrations, operations } of rooms) {
     const password = passwords[name];
-    await migrateRoom({ admin_url, room: name, dirs: [folder], ...(password === undefined ? {} : { password }) });
+    await migrateRoom({
+      admin_url,
+      room: schemaName(name),
+      dirs: [join(root, migrations)],
+      shared: operations,
+      ...(password === undefined ? {} : { password }),
+    });
   }
 }
 
