@@ -100,30 +100,10 @@ export async function setSwitches(
   return one(rows);
 }
 
-/** How far the account's test clock is ahead of real time. */
-export async function readOffset(db: Queryable, account_id: string): Promise<bigint> {
-  const { rows } = await db.query<{ offset_ms: bigint }>("select offset_ms from clocks where account = $1", [
-    account_id,
-  ]);
-  return rows[0]?.offset_ms ?? 0n;
-}
-
-/** Moves the test clock on and tells what it shows then. */
-export async function advanceOffset(
-  tx: Tx,
-  account_id: string,
-  by_ms: bigint,
-): Promise<{ offset_ms: bigint; now: Date }> {
-  await tx.query(
-    `insert into clocks as c (account, offset_ms) values ($1, $2)
-     on conflict (account) do update set offset_ms = c.offset_ms + excluded.offset_ms`,
-    [account_id, by_ms],
-  );
-  const { rows } = await tx.query<{ offset_ms: bigint; now: Date }>(
-    "select offset_ms, now_of(account, 'test') as now from clocks where account = $1",
-    [account_id],
-  );
-  return one(rows);
+/** What the account's test clock shows. */
+export async function testNow(db: Queryable, account_id: string): Promise<Date> {
+  const { rows } = await db.query<{ now: Date }>("select now_of($1, 'test') as now", [account_id]);
+  return one(rows).now;
 }
 
 function one<T>(rows: readonly T[]): T {

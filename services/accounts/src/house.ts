@@ -1,6 +1,7 @@
 // What the handlers and the sweeper of this room have at hand; wired once, in main.
 
 import type { Clock } from "@cauri/money/clock";
+import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import type { Log, Pool } from "@cauri/store/pool";
 import type { Ledger } from "./ledger.ts";
 import type { LiveRails } from "./terms.ts";
@@ -14,6 +15,8 @@ export type House = {
   /** The machine's clock, for the time inside new ids alone. */
   readonly clock: Clock;
   readonly log: Log;
+  /** Waits until the events of one account have left; see `Drain`. */
+  readonly drain: (asked: DrainRequest) => Promise<DrainResponse>;
   /** Lets the sweeper look at once instead of at its next turn. */
   readonly wakeSweeper: () => void;
 };

@@ -10,9 +10,11 @@ import type {
   SandboxFundRequest,
   SandboxFundResponse,
 } from "@cauri/proto/ts/cauri/accounts/v1/accounts";
+import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
+import { readOffset, setOffset } from "@cauri/store/clock";
 import { type Queryable, transact } from "@cauri/store/pool";
 import { noSuchAccount } from "./account-service.ts";
-import { advanceOffset, findAccount, lockAccount, readOffset } from "./account-store.ts";
+import { findAccount, lockAccount, testNow } from "./account-store.ts";
 import { tellClock } from "./events.ts";
 import type { House } from "./house.ts";
 import { available, type Funding, fund } from "./ledger.ts";
@@ -60,12 +62,13 @@ export async function advanceClock(
   const moved = await transact(house.pool, async (tx) => {
     const account = await lockAccount(tx, account_id);
     if (account === null) return noSuchAccount();
-    if ((await readOffset(tx, account_id)) + by_ms > OFFSET_MAX_MS) {
+    const offset_ms = (await readOffset(tx, account_id)) + by_ms;
+    if (offset_ms > OFFSET_MAX_MS) {
       return refuseField("by_ms", "the test clock would be more than a hundred years ahead");
     }
-    const clock = await advanceOffset(tx, account_id, by_ms);
-    await tellClock(tx, account_id, clock.offset_ms);
-    return clock;
+    await setOffset(tx, account_id, offset_ms);
+    await tellClock(tx, account_id, offset_ms);
+    return { offset_ms, now: await testNow(tx, account_id) };
   });
   if (isRefusal(moved)) return moved;
   return { accountId: account_id, offsetMs: moved.offset_ms, now: moved.now };
@@ -92,4 +95,9 @@ async function whyNoPlace(db: Queryable, { platform_id, asset_id }: Funding): Pr
 function whyNoMode(house: House, mode: Mode): Refusal | null {
   if (mode === "test" || house.live === "simulator") return null;
   return refuse("precondition_failed", "live money cannot be made up: live rails are not served by the simulator");
+}
+
+/** This room has nothing that becomes due by a test clock: it only lets the account's events leave. */
+export async function drain(house: House, request: DrainRequest): Promise<DrainResponse> {
+  return house.drain(request);
 }
