@@ -134,7 +134,7 @@ export async function tellUnfinished(
     `update claims
         set state = 'told', lease_until = null, told_at = clock_timestamp(),
             due_at = clock_timestamp() + interval '1 millisecond'
-              * case when key is null and client_ref is null and not decided then least($3, $4) else $3 end
+              * case when key is null and client_ref is null and not decided then least($3::float8, $4::float8) else $3::float8 end
       where operation_id = $1 and lease_no = $2 and state <> 'done'`,
     [operation_id, lease_no, wait_ms, ORPHAN_WAIT_MS],
   );

@@ -25,6 +25,7 @@ export type UnsentEvent = {
   readonly topic: string;
   readonly subject: string;
   readonly payload: Buffer;
+  readonly account: string;
 };
 
 export type SentEvent = UnsentEvent & { readonly stream_seq: bigint; readonly sent_at: Date };
@@ -68,7 +69,7 @@ export function onOutboxWake(pool: Pool, wake: () => void): () => void {
 /** The oldest unsent event of each topic, oldest first: all of these may be in flight together. */
 export async function unsentEvents(db: Queryable, limit: number): Promise<UnsentEvent[]> {
   const { rows } = await db.query<UnsentEvent>(
-    `select o.event_id, o.seq, o.topic, o.subject, o.payload
+    `select o.event_id, o.seq, o.topic, o.subject, o.payload, o.account
        from outbox o
       where o.sent_at is null
         and not exists (select from outbox earlier
@@ -97,7 +98,7 @@ export async function markSent(
 /** Sent events in the order of the stream, from a sequence number on: what the relay holds against the stream itself. */
 export async function sentEvents(db: Queryable, from_stream_seq: bigint, limit: number): Promise<SentEvent[]> {
   const { rows } = await db.query<SentEvent>(
-    `select event_id, seq, topic, subject, payload, stream_seq, sent_at
+    `select event_id, seq, topic, subject, payload, account, stream_seq, sent_at
        from outbox where stream_seq >= $1 order by stream_seq, seq limit $2`,
     [from_stream_seq, limit],
   );
@@ -119,6 +120,22 @@ export async function unsendSince(db: Queryable, since: Date): Promise<number> {
     since,
   ]);
   return rowCount ?? 0;
+}
+
+/** Makes everything unsent that was sent before an instant: the stream was made anew then. Returns how many. */
+export async function unsendBefore(db: Queryable, before: Date): Promise<number> {
+  const { rowCount } = await db.query(`update outbox set sent_at = null, stream_seq = null where sent_at < $1`, [before]);
+  return rowCount ?? 0;
+}
+
+/** Where in the stream the events begin that left within `window_ms` before the newest one; null when none ever left. */
+export async function recentStreamSeq(db: Queryable, window_ms: number): Promise<bigint | null> {
+  const { rows } = await db.query<{ first: bigint | null }>(
+    `select min(stream_seq) as first from outbox
+      where sent_at >= (select max(sent_at) from outbox) - $1 * interval '1 millisecond'`,
+    [window_ms],
+  );
+  return rows[0]?.first ?? null;
 }
 
 /** Deletes sent rows older than an instant (48 hours ago); returns how many, so that a loop goes on while there are more. */

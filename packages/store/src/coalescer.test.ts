@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import fc from "fast-check";
+import { Busy, coalesce } from "./coalescer.ts";
+
+/** A batch function whose batches end when the test says so. */
+function gated() {
+  const batches: number[][] = [];
+  const gates: (() => void)[] = [];
+  const run = async (batch: number[]) => {
+    batches.push(batch);
+    await new Promise<void>((resolve) => gates.push(resolve));
+    return batch.map((item) => item * 10);
+  };
+  const open = async () => {
+    gates.shift()?.();
+    await sleep(0);
+  };
+  return { batches, run, open };
+}
+
+test("coalesce: the callers of one tick share a batch, those that come while it runs share the next", async () => {
+  const { batches, run, open } = gated();
+  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100 });
+  const first = [times10(1), times10(2)];
+  await sleep(0);
+  const second = [times10(3), times10(4), times10(5)];
+  await sleep(0);
+  assert.deepEqual(batches, [[1, 2]]);
+  await open();
+  assert.deepEqual(batches, [
+    [1, 2],
+    [3, 4, 5],
+  ]);
+  await open();
+  assert.deepEqual(await Promise.all([...first, ...second]), [10, 20, 30, 40, 50]);
+  const third = times10(6);
+  await sleep(0);
+  await open();
+  assert.equal(await third, 60);
+});
+
+test("coalesce: a batch is never larger than its bound, lanes run side by side", async () => {
+  const { batches, run, open } = gated();
+  const times10 = coalesce({ run, max_batch: 2, max_waiting: 100, lanes: 2 });
+  const calls = [1, 2, 3, 4, 5].map(times10);
+  await sleep(0);
+  assert.deepEqual(batches, [
+    [1, 2],
+    [3, 4],
+  ]);
+  await open();
+  await open();
+  await open();
+  assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50]);
+});
+
+test("coalesce: one more than may wait is refused at once, and nothing is done with it", async () => {
+  const { batches, run, open } = gated();
+  const times10 = coalesce({ run, max_batch: 1, max_waiting: 2 });
+  const running = times10(1);
+  await sleep(0);
+  const waiting = [times10(2), times10(3)];
+  await assert.rejects(times10(4), Busy);
+  for (let i = 0; i < 3; i += 1) await open();
+  assert.deepEqual(await Promise.all([running, ...waiting]), [10, 20, 30]);
+  assert.deepEqual(batches, [[1], [2], [3]]);
+});
+
+test("coalesce: an item that waited too long is refused instead of run", async () => {
+  const { batches, run, open } = gated();
+  const times10 = coalesce({ run, max_batch: 10, max_waiting: 10, max_wait_ms: 20 });
+  const running = times10(1);
+  await sleep(0);
+  const late = times10(2);
+  late.catch(() => {});
+  await sleep(40);
+  const fresh = times10(3);
+  await open();
+  await assert.rejects(late, Busy);
+  await open();
+  assert.deepEqual(await Promise.all([running, fresh]), [10, 30]);
+  assert.deepEqual(batches, [[1], [3]]);
+});
+
+test("coalesce: an Error among the results fails its own item alone", async () => {
+  const half = coalesce<number, number>({
+    run: async (batch) => batch.map((item) => (item % 2 === 0 ? item / 2 : new Error(`odd: ${item}`))),
+    max_batch: 10,
+    max_waiting: 10,
+  });
+  const results = await Promise.allSettled([half(2), half(3), half(4)]);
+  assert.deepEqual(
+    results.map((result) => (result.status === "fulfilled" ? result.value : String(result.reason))),
+    [1, "Error: odd: 3", 2],
+  );
+});
+
+test("coalesce: a failed batch fails every item, or is retried one by one where that is asked for", async () => {
+  const run = async (batch: number[]) => {
+    if (batch.includes(2)) throw new Error("broken");
+    return batch;
+  };
+  const together = coalesce({ run, max_batch: 10, max_waiting: 10 });
+  const alone = coalesce({ run, max_batch: 10, max_waiting: 10, retry_alone: true });
+  const statuses = async (call: (item: number) => Promise<number>) =>
+    (await Promise.allSettled([1, 2, 3].map(call))).map((result) => result.status);
+  assert.deepEqual(await statuses(together), ["rejected", "rejected", "rejected"]);
+  assert.deepEqual(await statuses(alone), ["fulfilled", "rejected", "fulfilled"]);
+  assert.deepEqual(await statuses(alone), ["fulfilled", "rejected", "fulfilled"], "it goes on after a failure");
+});
+
+test("coalesce: a wrong number of results is a fault, not somebody else's answer", async () => {
+  const wrong = coalesce<number, number>({ run: async () => [1], max_batch: 10, max_waiting: 10 });
+  const results = await Promise.allSettled([wrong(1), wrong(2)]);
+  assert.deepEqual(
+    results.map((result) => result.status),
+    ["rejected", "rejected"],
+  );
+});
+
+test("coalesce: whatever the sizes and the order of arrival, each caller gets its own answer", async () => {
+  const item = fc.record({ wait: fc.integer({ min: 0, max: 3 }), value: fc.integer() });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(item, { maxLength: 60 }),
+      fc.integer({ min: 1, max: 7 }),
+      fc.integer({ min: 1, max: 3 }),
+      async (items, max_batch, lanes) => {
+        const sizes: number[] = [];
+        const run = async (batch: number[]) => {
+          await sleep(batch.length % 2);
+          return batch.map((value) => value + 1);
+        };
+        const add = coalesce({ run, max_batch, lanes, max_waiting: 100, observe: (size) => sizes.push(size) });
+        const answers = await Promise.all(
+          items.map(async ({ wait, value }) => {
+            await sleep(wait);
+            return await add(value);
+          }),
+        );
+        assert.deepEqual(
+          answers,
+          items.map(({ value }) => value + 1),
+        );
+        assert.ok(sizes.every((size) => size >= 1 && size <= max_batch));
+        assert.equal(
+          sizes.reduce((sum, size) => sum + size, 0),
+          items.length,
+        );
+      },
+    ),
+    { numRuns: 30 },
+  );
+});
