@@ -1,0 +1,83 @@
+// An endpoint's rules: which events exist, which URLs are taken, and what an attempt does to counter and suspension.
+// Pure; the numbers are the interface's ("Events", "Limits") and section 5 of the contract.
+
+import { type Refusal, refuse } from "@cauri/money/refusal";
+
+/** An account has at most this many endpoints. */
+export const MAX_ENDPOINTS = 10;
+/** So many failed attempts in a row suspend an endpoint. */
+export const SUSPEND_AFTER = 20;
+
+/** Names that may be subscribed to; transfers, rebalances, withdrawals and disputes send nothing. */
+export const CATALOGUE: readonly string[] = [
+  "payment.initiated",
+  "payment.pending",
+  "payment.success",
+  "payment.failed",
+  "payout.success",
+  "payout.failed",
+  "payout.cancelled",
+  "payout.refunded",
+  "refund.success",
+  "refund.failed",
+  "subscription.*",
+  "subscription.created",
+  "subscription.activated",
+  "subscription.renewed",
+  "subscription.payment_failed",
+  "subscription.past_due",
+  "subscription.unpaid",
+  "subscription.cancelled",
+  "payment.test",
+];
+
+/** An event of the house that is told to merchants at all. */
+export function isDelivered(event: string): boolean {
+  return event !== "payment.test" && event !== "subscription.*" && CATALOGUE.includes(event);
+}
+
+/** Checks names as they were sent; names twice are kept once. */
+export function checkEvents(names: readonly string[]): readonly string[] | Refusal {
+  const [index, name] = [...names.entries()].find(([, candidate]) => !CATALOGUE.includes(candidate)) ?? [];
+  if (index !== undefined && name !== undefined)
+    return refuse("invalid_request", `not an event of the catalogue: ${JSON.stringify(name.slice(0, 64))}`, {
+      field: `subscribed_events.${index}`,
+    });
+  return [...new Set(names)];
+}
+
+/** The URL as it is kept and compared: scheme and host in lower case, default port and dot segments gone. */
+export function checkUrl(text: string): string | Refusal {
+  const no = (why: string) => refuse("invalid_request", why, { field: "url" });
+  const url = URL.parse(text);
+  if (url === null) return no("not a URL");
+  if (url.protocol !== "https:") return no("must be an https:// URL");
+  if (url.username !== "" || url.password !== "") return no("must not hold credentials");
+  if (text.includes("#")) return no("must not have a fragment");
+  if (url.hostname === "") return no("must name a host");
+  return url.href;
+}
+
+/** What an attempt changes at its endpoint. */
+export type Health = {
+  readonly consecutive_failures: number;
+  readonly suspended_until: Date | null;
+};
+
+/**
+ * One attempt has ended. A success clears counter and suspension at once; the 20th failure in a row suspends, and so
+ * does each failure of a probe after that. A failure that was under way when the suspension began doesn't prolong it.
+ */
+export function afterAttempt(health: Health, succeeded: boolean, now: Date, suspend_ms: number): Health {
+  if (succeeded) return { consecutive_failures: 0, suspended_until: null };
+  const consecutive_failures = health.consecutive_failures + 1;
+  const isSuspended = health.suspended_until !== null && health.suspended_until > now;
+  if (consecutive_failures < SUSPEND_AFTER || isSuspended) return { ...health, consecutive_failures };
+  return { consecutive_failures, suspended_until: new Date(now.getTime() + suspend_ms) };
+}
+
+/** When an attempt is made again, in milliseconds after the one that failed; null when it was the last. */
+export function nextAttemptAfter(attempts: number, ladder_s: readonly number[]): number | null {
+  const step = ladder_s[attempts - 1];
+  return step === undefined ? null : step * 1000;
+}

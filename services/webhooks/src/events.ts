@@ -1,0 +1,40 @@
+// News of the house that merchants may hear: subjects in, and what one message becomes.
+
+import type { Mode } from "@cauri/money/mode";
+import { isMode } from "@cauri/money/mode";
+import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
+import type { Event } from "./delivery-store.ts";
+import { isDelivered } from "./endpoint.ts";
+import { noticeBody } from "./notice.ts";
+
+export const DURABLE = "webhooks-news";
+/** Operations' news of the rooms that tell merchants anything. */
+export const SUBJECTS: readonly string[] = ["cauri.collections.payment.>"];
+
+/** Reads one message; null for news that no merchant hears. */
+export function eventOf(payload: Uint8Array): Event | null {
+  const news = OperationNews.decode(payload);
+  if (!isDelivered(news.event) || !isMode(news.mode)) return null;
+  const mode: Mode = news.mode;
+  const occurred_at = news.occurredAt ?? new Date(0);
+  return {
+    event_id: news.eventId,
+    event: news.event,
+    account: news.account,
+    mode,
+    operation_id: news.id,
+    version: news.version,
+    occurred_at,
+    body: noticeBody({
+      event: news.event,
+      created: occurred_at,
+      id: news.id,
+      reference: news.reference,
+      merchant_reference: news.clientRef ?? null,
+      amount_minor: news.amountMinor,
+      scale: news.scale,
+      currency: news.currency,
+      status: news.status,
+    }),
+  };
+}
