@@ -1,0 +1,195 @@
+// Carries out what was said of a payment: the ledger first, whose answer decides, then one transaction with the state,
+// the history and the event. Everything here may be repeated after a crash at any point, and by two runners at once.
+
+import { move } from "@cauri/money/moves";
+import { Counter } from "@cauri/rpc/metrics";
+import { finishClaim } from "@cauri/store/claims";
+import type { Lease } from "@cauri/store/operation";
+import { appendEvents } from "@cauri/store/outbox";
+import { type Log, type Pool, type Tx, transact } from "@cauri/store/pool";
+import type { Ledger } from "./ledger.ts";
+import {
+  assetOf,
+  follow,
+  isStale,
+  newsOf,
+  type Payment,
+  type PaymentNews,
+  type PaymentStatus,
+  paymentMoves,
+  type RailWord,
+} from "./payment.ts";
+import type { Rails } from "./rails.ts";
+import { type Change, findPayment, movePayment, recordNews, recordOffer } from "./store.ts";
+import { eventOf, type PaymentEvent } from "./view.ts";
+
+/** Each new look means that someone else moved the payment meanwhile; it has fewer states than this. */
+const MAX_LOOKS = 5;
+
+export type Rooms = { readonly pool: Pool; readonly ledger: Ledger; readonly rails: Rails; readonly log: Log };
+
+/** Another runner has taken the operation over: this one stops, whatever it was doing. */
+export class LeaseLost extends Error {
+  override readonly name = "LeaseLost";
+}
+
+/** A move as the ledger allowed it. */
+type Carried = {
+  readonly word: RailWord;
+  readonly news: PaymentNews;
+  readonly to: PaymentStatus;
+  readonly event: string | null;
+};
+
+const moved = new Counter({
+  name: "cauri_payments_moved_total",
+  help: "Payments that reached a state.",
+  labelNames: ["status", "source"],
+});
+const mispaid = new Counter({
+  name: "cauri_payments_mispaid_total",
+  help: "Successes with another amount or currency than their payment's: an operator must settle them. Alarm above 0.",
+  labelNames: ["booked"],
+});
+
+/**
+ * Applies a word to a payment and answers its state afterwards. With a lease the runner's claim ends in the same
+ * transaction; without one (news, expiry) the claim is left to its runner or to the sweeper.
+ */
+export async function applyWord(rooms: Rooms, from: Payment, word: RailWord, lease: Lease | null): Promise<Payment> {
+  let payment = from;
+  for (let look = 0; look < MAX_LOOKS; look += 1) {
+    const news = newsOf(payment, word);
+    const drawn = isStale(payment, word) ? null : move(paymentMoves, payment.status, news);
+    if (drawn === null) return await keepAside(rooms, payment, word, news, lease);
+    const carried = await carryOut(rooms, payment, word, news);
+    const written = await write(rooms.pool, payment, carried, lease);
+    if (written !== null) {
+      moved.inc({ status: written.status, source: carried.word.source });
+      return written;
+    }
+    payment = await reread(rooms.pool, payment.id);
+  }
+  throw new Error(`payment ${from.id} moved under us ${MAX_LOOKS} times`);
+}
+
+export async function reread(pool: Pool, id: string): Promise<Payment> {
+  const payment = await findPayment(pool, id);
+  if (payment === null) throw new Error(`payment ${id} is gone`);
+  return payment;
+}
+
+/** The ledger's part of a move. It is the judge: what is written follows its verdict, not the message that asked. */
+async function carryOut(rooms: Rooms, payment: Payment, word: RailWord, news: PaymentNews): Promise<Carried> {
+  const arrow = arrowOf(payment, news);
+  if (arrow.ledger === "post_suspense") {
+    await bookMispaid(rooms, payment, word);
+    return { word, news, to: arrow.to, event: arrow.event };
+  }
+  const verdict = await rooms.ledger.post(payment, arrow.ledger);
+  switch (follow(news, verdict)) {
+    case "write":
+      return { word, news, to: arrow.to, event: arrow.event };
+    case "post_late":
+      await rooms.ledger.post(payment, "post_late");
+      return { word, news, to: arrow.to, event: arrow.event };
+    case "settle":
+      // The money is captured, with its fee: who did it crashed before writing, or is about to write the same.
+      return { word, news: "settle", ...settled(payment) };
+    case "ask":
+      return await askWhy(rooms, payment);
+  }
+}
+
+/** The hold was given back by news that are about to be written: the rail knows them too. */
+async function askWhy(rooms: Rooms, payment: Payment): Promise<Carried> {
+  const answer = await rooms.rails.ask(payment, payment.id);
+  const word = answer.kind === "word" ? answer.word : null;
+  const news = word === null ? "accept" : newsOf(payment, word);
+  // Thrown as a fault: the lease is given back and the next runner finds the news written.
+  if (word === null || news === "accept" || news === "mispay") {
+    throw new Error(`payment ${payment.id}: its hold is released and the rail does not say why yet`);
+  }
+  return await carryOut(rooms, payment, word, news);
+}
+
+async function bookMispaid({ ledger, log }: Rooms, payment: Payment, word: RailWord): Promise<void> {
+  const amount_minor = word.paid_minor ?? 0n;
+  const asset_id = assetOf(payment, word.paid_currency);
+  const booked = amount_minor > 0n && (await ledger.postSuspense(payment, { amount_minor, asset_id }));
+  mispaid.inc({ booked: String(booked) });
+  log.error(
+    { operation: payment.id, amount_minor: String(amount_minor), asset_id, booked },
+    "alarm: a rail reports a success with another amount or currency; an operator must settle it",
+  );
+}
+
+/** State, history, event and the end of the claim, in one transaction; null: the payment was not in that state any more. */
+async function write(pool: Pool, payment: Payment, carried: Carried, lease: Lease | null): Promise<Payment | null> {
+  const { word, news, to, event } = carried;
+  const stays = to === payment.status;
+  const change: Change = {
+    to,
+    told: event !== null,
+    failure_code: stays ? payment.failure_code : to === "failed" ? (word.failure_code ?? "unknown") : null,
+    rail_version: word.version,
+    offer: word.offer,
+  };
+  try {
+    return await transact(pool, async (tx) => {
+      // A success that was not this payment's ends no run: the payment is still to be accepted.
+      if (lease !== null && news !== "mispay") await endClaim(tx, lease);
+      const row = await movePayment(tx, payment, change);
+      if (row === null) throw new Overtaken();
+      if (event !== null) void appendEvents(tx, [eventOf(row, event as PaymentEvent)]).catch(ignore);
+      void recordNews(tx, [{ payment_id: row.id, word, says: news, applied: true }]).catch(ignore);
+      return row;
+    });
+  } catch (error) {
+    if (error instanceof Overtaken) return null;
+    throw error;
+  }
+}
+
+/** Stale news, and news for which no arrow is drawn: kept in the history, they change nothing. */
+async function keepAside(
+  { pool }: Rooms,
+  payment: Payment,
+  word: RailWord,
+  news: PaymentNews,
+  lease: Lease | null,
+): Promise<Payment> {
+  const entry = { payment_id: payment.id, word, says: news, applied: false };
+  if (lease === null) {
+    await recordNews(pool, [entry]);
+    return payment;
+  }
+  return await transact(pool, async (tx) => {
+    await endClaim(tx, lease);
+    void recordNews(tx, [entry]).catch(ignore);
+    // News may have overtaken the answer, which alone holds the payment URL, deep link or QR.
+    return (await recordOffer(tx, payment.id, word.offer)) ?? payment;
+  });
+}
+
+/** First in a runner's transaction: names the lease and touches one row, or the runner stops. */
+async function endClaim(tx: Tx, lease: Lease): Promise<void> {
+  if (!(await finishClaim(tx, lease.operation_id, lease.lease_no))) throw new LeaseLost(lease.operation_id);
+}
+
+function arrowOf(payment: Payment, news: PaymentNews) {
+  const arrow = move(paymentMoves, payment.status, news);
+  if (arrow === null) throw new Error(`payment ${payment.id}: no arrow for ${news} from ${payment.status}`);
+  return arrow;
+}
+
+function settled(payment: Payment): { readonly to: PaymentStatus; readonly event: string | null } {
+  const { to, event } = arrowOf(payment, "settle");
+  return { to, event };
+}
+
+/** Rolls the transaction back: the payment is to be looked at again. */
+class Overtaken extends Error {}
+
+/** Its error surfaces at the commit (see `Tx`). */
+function ignore(): void {}

@@ -1,0 +1,48 @@
+// Expiries: at its time the rail is asked once more, and its answer decides. A silent rail is asked again, an hour at
+// most; whatever comes after that is late money, which still counts.
+
+import type { Clocks } from "@cauri/store/clock";
+import { isUnavailable } from "@cauri/store/pool";
+import { applyWord, type Rooms } from "./apply.ts";
+import { type Answer, ASK_AGAIN_MS, decideExpiry, newsOf, type Payment } from "./payment.ts";
+import { takeDueChecks } from "./store.ts";
+
+/** Payments of one round; each costs a call of the rail of up to 6 s, all are under way at once. */
+const ROUND = 50;
+
+export type Expiring = Rooms & { readonly clocks: Clocks };
+
+/** Looks at what is due, of one account or of all, and returns how many. */
+export async function expireDue(rooms: Expiring, account?: string): Promise<number> {
+  const options = { limit: ROUND, again_ms: ASK_AGAIN_MS, ...(account === undefined ? {} : { account }) };
+  const due = await takeDueChecks(rooms.pool, options);
+  await Promise.all(
+    due.map((payment) =>
+      expireOne(rooms, payment).catch((error: unknown) => {
+        rooms.log.error({ err: error, operation: payment.id }, "an expiry could not be decided and is looked at again");
+      }),
+    ),
+  );
+  return due.length;
+}
+
+async function expireOne(rooms: Expiring, payment: Payment): Promise<void> {
+  const answer = await askRail(rooms, payment);
+  const decided = decideExpiry(payment, answer, rooms.clocks.now(payment.account, payment.mode));
+  if (decided === "ask_again") return;
+  let current = payment;
+  if (answer.kind === "word" && newsOf(payment, answer.word) === "mispay") {
+    current = await applyWord(rooms, payment, answer.word, null);
+  }
+  await applyWord(rooms, current, decided, null);
+}
+
+/** Rails that can't be reached is as silent as the rail itself. */
+async function askRail(rooms: Expiring, payment: Payment): Promise<Answer> {
+  try {
+    return await rooms.rails.ask(payment, `expiry-${payment.id}`);
+  } catch (error) {
+    if (isUnavailable(error)) return { kind: "unavailable" };
+    throw error;
+  }
+}

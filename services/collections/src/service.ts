@@ -1,0 +1,95 @@
+// The RPCs of PaymentService: decode, call, encode.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseOperationRef } from "@cauri/money/reference";
+import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
+import {
+  type AdvancePaymentRequest,
+  PaymentServiceService,
+  type Payment as View,
+} from "@cauri/proto/ts/cauri/collections/v1/payments";
+import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
+import { type Call, type Service, service } from "@cauri/rpc/server";
+import { reread } from "./apply.ts";
+import { type Creation, createPayment } from "./create.ts";
+import type { Payment } from "./payment.ts";
+import { findAnywhere, findOwned, listPayments } from "./store.ts";
+import { statusOf, viewOf } from "./view.ts";
+
+const DEFAULT_PER_PAGE = 25;
+/** A driven payment moves within a callback and a message; its route has 15 s. */
+const ADVANCE_WAIT_MS = 10_000;
+const ADVANCE_LOOK_MS = 50;
+
+export type PaymentRooms = Creation & {
+  readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse>;
+};
+
+export function paymentService(rooms: PaymentRooms): Service {
+  return service(PaymentServiceService, {
+    createPayment: async (request, call) => {
+      const created = await createPayment(rooms, request, call.caller);
+      if (isRefusal(created)) return created;
+      call.outcome(created.outcome);
+      return viewOf(created.payment);
+    },
+    getPayment: async ({ id }, { caller }) => {
+      const payment = await findOwned(rooms.pool, caller.account, caller.mode, parseOperationRef(id));
+      return payment === null ? noSuchPayment() : viewOf(payment);
+    },
+    listPayments: async (request, { caller }) => {
+      const status = request.status === undefined ? undefined : statusOf(request.status);
+      if (status === null) return refuseField("status", "unknown status");
+      const found = await listPayments(rooms.pool, {
+        account: caller.account,
+        mode: caller.mode,
+        page: request.page ?? 1,
+        per_page: request.perPage ?? DEFAULT_PER_PAGE,
+        status,
+        client_ref: request.clientRef,
+        created_from: request.createdFrom,
+        created_to: request.createdTo,
+      });
+      return {
+        data: found.payments.map(viewOf),
+        page: found.page,
+        perPage: found.per_page,
+        total: BigInt(found.total),
+        hasMore: found.has_more,
+      };
+    },
+    advancePayment: (request, call) => advancePayment(rooms, request, call),
+    drain: (request, call) => rooms.drain(request, call.deadline_ms),
+  });
+}
+
+/** Drives a payment of the sandbox and answers it once it has moved. */
+async function advancePayment(rooms: Creation, { id, to }: AdvancePaymentRequest, call: Call): Promise<View | Refusal> {
+  const payment = await findAnywhere(rooms.pool, parseOperationRef(id));
+  if (payment === null) return noSuchPayment();
+  const stands = to === "success" || to === "failed";
+  const driven = stands && canReach(payment, to) && (await rooms.rails.advance(payment, to, call.request_id));
+  if (isRefusal(driven)) return driven;
+  if (!driven) return refuse("precondition_failed", `the payment is ${payment.status} and cannot become ${to}`);
+  return viewOf(await waitUntil(rooms, payment.id, to));
+}
+
+function canReach(payment: Payment, to: "success" | "failed"): boolean {
+  if (payment.status === "success" || payment.status === "refunded") return false;
+  return to === "success" || payment.status === "initiated" || payment.status === "pending";
+}
+
+/** The news travel by callback and JetStream; whatever stands after the wait is answered. */
+async function waitUntil({ pool }: Creation, id: string, status: Payment["status"]): Promise<Payment> {
+  const until = performance.now() + ADVANCE_WAIT_MS;
+  let payment = await reread(pool, id);
+  while (payment.status !== status && performance.now() < until) {
+    await sleep(ADVANCE_LOOK_MS);
+    payment = await reread(pool, id);
+  }
+  return payment;
+}
+
+function noSuchPayment(): Refusal {
+  return refuse("not_found", "no such payment");
+}
