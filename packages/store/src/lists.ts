@@ -16,6 +16,8 @@ import type { Queryable, Tx } from "./pool.ts";
 
 /** `n >> 12`: at most 4096 index entries are ever skipped, and a million rows have 245 counters per status. */
 const BLOCK_BITS = 12n;
+/** As a limit of a lateral subquery it bounds nothing that is not bounded, but the planner can no longer scan it all. */
+const BLOCK_SIZE = 1n << BLOCK_BITS;
 
 export type Owner = { readonly account: string; readonly mode: Mode };
 export type Numbered = { readonly n: bigint; readonly created_at: Date };
@@ -204,9 +206,12 @@ async function countBlocks(
        select block, rows from list_counts
         where account = $1 and mode = $2 and kind = $3 and status = any($4::text[]) and block between $5 and $6
        union all
-       select l.n >> ${BLOCK_BITS}, 1 from unnest($7::bigint[], $8::bigint[]) as cut (lowest, highest)
-         join ${table(query)} l
-           on l.account = $1 and l.mode = $2 and l.status = any($4::text[]) and l.n between cut.lowest and cut.highest
+       select edge.n >> ${BLOCK_BITS}, 1
+         from unnest($7::bigint[], $8::bigint[]) as cut (lowest, highest)
+        cross join lateral (
+          select l.n from ${table(query)} l
+           where l.account = $1 and l.mode = $2 and l.status = any($4::text[]) and l.n between cut.lowest and cut.highest
+           limit ${BLOCK_SIZE}) edge
      ) counted (block, rows)
      group by block having sum(rows) > 0 order by block desc`,
     [

@@ -124,7 +124,9 @@ export async function unsendSince(db: Queryable, since: Date): Promise<number> {
 
 /** Makes everything unsent that was sent before an instant: the stream was made anew then. Returns how many. */
 export async function unsendBefore(db: Queryable, before: Date): Promise<number> {
-  const { rowCount } = await db.query(`update outbox set sent_at = null, stream_seq = null where sent_at < $1`, [before]);
+  const { rowCount } = await db.query(`update outbox set sent_at = null, stream_seq = null where sent_at < $1`, [
+    before,
+  ]);
   return rowCount ?? 0;
 }
 
