@@ -2,7 +2,8 @@
 
 import { newId } from "@cauri/money/ids";
 import { newReference } from "@cauri/money/reference";
-import { isRefusal, refuse } from "@cauri/money/refusal";
+import { isRefusal, type Refusal, refuse } from "@cauri/money/refusal";
+import type { DrainRequest } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import {
   type Endpoint as EndpointMessage,
   type TestResult,
@@ -22,7 +23,7 @@ export type ServiceRooms = Rooms & {
   /** Something may be due that was not before. */
   readonly wake: () => void;
   /** Does what is due by one account's test clock. */
-  readonly drain: (account: string, offset_ms: bigint) => Promise<number>;
+  readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<{ done: bigint } | Refusal>;
 };
 
 export function webhookService(rooms: ServiceRooms): Service {
@@ -72,7 +73,7 @@ export function webhookService(rooms: ServiceRooms): Service {
       return endpoint === null ? unknownEndpoint() : { secret: secretOf(cipher, endpoint) };
     },
     testEndpoints: async (_request, { caller }) => testAll(rooms, caller),
-    drain: async ({ account, offsetMs }) => ({ done: BigInt(await rooms.drain(account, offsetMs)) }),
+    drain: (request, call) => rooms.drain(request, call.deadline_ms),
   });
 }
 

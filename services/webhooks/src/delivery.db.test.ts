@@ -1,0 +1,209 @@
+// Deliveries on a real PostgreSQL: once per event, in order, fair, never past the 20th failure, also with two replicas.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { newId } from "@cauri/money/ids";
+import { setOffset } from "@cauri/store/clock";
+import { type Pool, transact } from "@cauri/store/pool";
+import { type TestDatabase, testDatabase } from "@cauri/store/testing";
+import {
+  type Claimed,
+  claimDue,
+  type Ended,
+  type Event,
+  endAttempts,
+  failOverdue,
+  insertDeliveries,
+  readQueue,
+} from "./delivery-store.ts";
+import { type Endpoint, findById, insertEndpoint, lockAccount, reinstate } from "./endpoint-store.ts";
+
+const RULES = { ladder_s: [60, 300, 1800, 7200], suspend_ms: 3_600_000 };
+const CLAIM = { limit: 100, per_endpoint: 8, lease_ms: 20_000 };
+
+let database: TestDatabase;
+let pool: Pool;
+before(async () => {
+  database = await testDatabase("webhooks", [join(import.meta.dirname, "..", "migrations")]);
+  pool = database.pool;
+});
+after(() => database.close());
+
+let serial = 0;
+async function endpoint(account: string, subscribed_events: string[] = []): Promise<Endpoint> {
+  serial += 1;
+  const made = await transact(pool, async (tx) => {
+    await lockAccount(tx, account);
+    return insertEndpoint(tx, {
+      operation_id: newId("whk", serial),
+      account,
+      url: `https://shop.example.com/${serial}`,
+      description: null,
+      subscribed_events,
+      secret_sealed: Buffer.from("sealed"),
+    });
+  });
+  assert.ok(made !== null);
+  return made;
+}
+
+function event(account: string, operation_id: string, version: number, name = "payment.success"): Event {
+  serial += 1;
+  return {
+    event_id: newId("evt", serial),
+    event: name,
+    account,
+    mode: "test",
+    operation_id,
+    version: BigInt(version),
+    occurred_at: new Date(),
+    body: "{}",
+  };
+}
+
+const insert = (...events: Event[]) => transact(pool, (tx) => insertDeliveries(tx, events));
+const claim = (account: string, more: Partial<typeof CLAIM> = {}) =>
+  transact(pool, (tx) => claimDue(tx, { ...CLAIM, ...more, account }));
+const ended = (claimed: Claimed, delivered: boolean): Ended => ({
+  claimed,
+  attempt: { delivered, status_code: delivered ? 200 : 500, duration_ms: 1, error: delivered ? null : "answered 500" },
+});
+const end = (...all: Ended[]) => transact(pool, (tx) => endAttempts(tx, all, RULES));
+const read = async (of: Endpoint) => {
+  const found = await findById(pool, of.account, of.id);
+  assert.ok(found !== null);
+  return found;
+};
+/** Moves the account's test clock, as a sandbox does. */
+const advance = (account: string, offset_ms: number) =>
+  transact(pool, (tx) => setOffset(tx, account, BigInt(offset_ms)));
+
+test("insert_deliveries: one per event and subscribed endpoint, however often the stream brings it", async () => {
+  const [all, some] = [await endpoint("acct_insert"), await endpoint("acct_insert", ["payment.failed"])];
+  await endpoint("acct_other");
+  const first = event("acct_insert", "pay_1", 1);
+  const counts = await Promise.all(Array.from({ length: 8 }, () => insert(first)));
+  assert.equal(
+    counts.reduce((sum, count) => sum + count, 0),
+    1,
+  );
+  assert.equal(await insert(event("acct_insert", "pay_1", 2, "payment.failed")), 2);
+  const claimed = await claim("acct_insert");
+  assert.deepEqual(claimed.map(({ endpoint_id }) => endpoint_id).sort(), [all.id, some.id].sort());
+});
+
+test("claim_due: events of one operation go in order, and a retried one no longer holds back the others", async () => {
+  const account = "acct_order";
+  await endpoint(account);
+  const [one, two] = [event(account, "pay_1", 1), event(account, "pay_1", 2)];
+  await insert(two, one, event(account, "pay_2", 1));
+  const first = await claim(account);
+  assert.deepEqual(first.map(({ event_id }) => event_id).includes(two.event_id), false);
+  assert.equal(first.length, 2);
+  assert.deepEqual(await claim(account), [], "what is under way is not claimed again, nor overtaken");
+  await end(...first.map((claimed) => ended(claimed, claimed.event_id !== one.event_id)));
+  assert.deepEqual(
+    (await claim(account)).map(({ event_id }) => event_id),
+    [two.event_id],
+  );
+});
+
+test("claim_due: two replicas at once never pass the cap and never take the same", async () => {
+  const account = "acct_cap";
+  await endpoint(account);
+  await insert(...Array.from({ length: 40 }, (_, i) => event(account, `pay_${i}`, 1)));
+  const rounds = await Promise.all(Array.from({ length: 10 }, () => claim(account)));
+  const ids = rounds.flat().map(({ id }) => id);
+  assert.equal(ids.length, 8);
+  assert.equal(new Set(ids).size, 8);
+});
+
+test("suspension: exactly 20 attempts fail, whatever the number of replicas; then one probe at a time", async () => {
+  const account = "acct_suspend";
+  const at = await endpoint(account);
+  await insert(...Array.from({ length: 60 }, (_, i) => event(account, `pay_${i}`, 1)));
+  let attempts = 0;
+  const replica = async () => {
+    for (let round = 0; round < 40; round += 1) {
+      const claimed = await claim(account);
+      attempts += claimed.length;
+      await Promise.all(claimed.map((each) => end(ended(each, false))));
+    }
+  };
+  await Promise.all([replica(), replica(), replica()]);
+  assert.equal(attempts, 20);
+  const suspended = await read(at);
+  assert.equal(suspended.consecutive_failures, 20);
+  assert.ok(suspended.suspended_until !== null && suspended.suspended_until.getTime() > Date.now() + 3_500_000);
+  await pool.query("update endpoints set suspended_until = now() - interval '1 second' where id = $1", [at.id]);
+  const probes = (await Promise.all([claim(account), claim(account)])).flat();
+  assert.equal(probes.length, 1);
+  await end(ended(probes[0] as Claimed, false));
+  assert.ok(((await read(at)).suspended_until?.getTime() ?? 0) > Date.now());
+  await reinstate(pool, [at.id]);
+  assert.equal((await claim(account)).length, 8);
+});
+
+test("ladder: the next attempt is due after its step by the test clock, the fifth failure is the last", async () => {
+  const account = "acct_ladder";
+  await endpoint(account);
+  await insert(event(account, "pay_1", 1));
+  let offset = 0;
+  for (const [step, wait_s] of [0, 60, 300, 1800, 7200].entries()) {
+    await advance(account, offset + wait_s * 1000 - (step === 0 ? 0 : 500));
+    if (step > 0) assert.deepEqual(await claim(account), [], `not before ${wait_s} s`);
+    offset += wait_s * 1000;
+    await advance(account, offset + 1_000);
+    const [claimed] = await claim(account);
+    assert.ok(claimed !== undefined, `attempt ${step + 1}`);
+    await end(ended(claimed, false));
+    offset += 1_000;
+  }
+  await advance(account, offset + 86_400_000);
+  assert.deepEqual(await claim(account), []);
+  const { rows } = await pool.query<{ status: string; attempts: number }>(
+    "select status, attempts from deliveries where account = $1",
+    [account],
+  );
+  assert.deepEqual(rows, [{ status: "failed", attempts: 5 }]);
+});
+
+test("crash: a lease that ran out is taken by another, and the first runner's late result moves nothing", async () => {
+  const account = "acct_crash";
+  const at = await endpoint(account);
+  await insert(event(account, "pay_1", 1));
+  const [lost] = await claim(account, { lease_ms: 1 });
+  await new Promise((wake) => setTimeout(wake, 20));
+  const [taken] = await claim(account);
+  assert.ok(lost !== undefined && taken !== undefined && lost.id === taken.id && taken.lease_no === lost.lease_no + 1);
+  await end(ended(lost, false));
+  assert.equal((await read(at)).consecutive_failures, 1);
+  await end(ended(taken, true));
+  assert.equal((await read(at)).consecutive_failures, 0);
+  const { rows } = await pool.query("select status, attempts from deliveries where account = $1", [account]);
+  assert.deepEqual(rows, [{ status: "delivered", attempts: 1 }]);
+});
+
+test("inactive: events wait and burn no attempt; what waited beyond 72 hours is failed", async () => {
+  const account = "acct_inactive";
+  const at = await endpoint(account);
+  await pool.query("update endpoints set is_active = false where id = $1", [at.id]);
+  await insert(event(account, "pay_1", 1));
+  assert.deepEqual(await claim(account), []);
+  await failOverdue(pool, 259_200_000);
+  assert.equal((await readQueue(pool)).waiting > 0, true);
+  await advance(account, 259_201_000);
+  await failOverdue(pool, 259_200_000);
+  const { rows } = await pool.query("select status, attempts from deliveries where account = $1", [account]);
+  assert.deepEqual(rows, [{ status: "failed", attempts: 0 }]);
+});
+
+test("deleted in between: results of an endpoint that is gone change nothing and fail nothing", async () => {
+  const account = "acct_gone";
+  const at = await endpoint(account);
+  await insert(event(account, "pay_1", 1));
+  const claimed = await claim(account);
+  await pool.query("delete from endpoints where id = $1", [at.id]);
+  await end(...claimed.map((each) => ended(each, true)));
+});

@@ -1,0 +1,47 @@
+// What turns by itself: the pump, what waited too long, and what is forgotten.
+
+import { systemClock } from "@cauri/money/clock";
+import { forgetKeys } from "@cauri/store/claims";
+import type { Log, Pool } from "@cauri/store/pool";
+import { startLoop } from "@cauri/store/sweeper";
+import { failOverdue, forgetEnded, readQueue } from "./delivery-store.ts";
+import { showQueue } from "./metrics.ts";
+import type { Sender } from "./sender.ts";
+
+/** The pump is woken by news and by ended attempts; this is for due retries and other replicas' news. */
+const PUMP_MS = 250;
+const OVERDUE_MS = 60_000;
+const QUEUE_MS = 10_000;
+const FORGET_MS = 300_000;
+/** Ended deliveries are kept as long as the log of attempts is to be. */
+const KEEP_ENDED_MS = 30 * 86_400_000;
+
+export type LoopsOptions = {
+  readonly pool: Pool;
+  readonly sender: Sender;
+  readonly settings: { readonly CAURI_WEBHOOK_KEEP_S: number; readonly CAURI_IDEMPOTENCY_KEEP_S: number };
+  readonly log: Log;
+};
+
+export function startLoops({ pool, sender, settings, log }: LoopsOptions) {
+  const failOverdueNow = () => failOverdue(pool, settings.CAURI_WEBHOOK_KEEP_S * 1000);
+  const pump = startLoop({ name: "webhook pump", every_ms: PUMP_MS, work: async () => (await sender.pump()) > 0, log });
+  const others = [
+    startLoop({ name: "webhook overdue", every_ms: OVERDUE_MS, work: () => failOverdueNow().then(() => {}), log }),
+    startLoop({ name: "webhook queue", every_ms: QUEUE_MS, work: async () => showQueue(await readQueue(pool)), log }),
+    startLoop({
+      name: "webhook forgetting",
+      every_ms: FORGET_MS,
+      work: async () => {
+        const keys = await forgetKeys(pool, new Date(systemClock() - settings.CAURI_IDEMPOTENCY_KEEP_S * 1000));
+        return (await forgetEnded(pool, KEEP_ENDED_MS)) + keys > 0;
+      },
+      log,
+    }),
+  ];
+  return {
+    wake: () => pump.wake(),
+    failOverdueNow,
+    stop: () => Promise.all([pump, ...others].map((loop) => loop.stop())),
+  };
+}

@@ -1,0 +1,100 @@
+// The webhooks process: wiring only.
+
+import { readFileSync } from "node:fs";
+import { consume } from "@cauri/events/consume";
+import { drainAccount } from "@cauri/events/drain";
+import { openEvents } from "@cauri/events/events";
+import { followClocks } from "@cauri/events/follow-clocks";
+import type { Relay } from "@cauri/events/relay";
+import { systemClock } from "@cauri/money/clock";
+import { watchPool } from "@cauri/rpc/metrics";
+import { runService } from "@cauri/rpc/process";
+import { startServer } from "@cauri/rpc/server";
+import { openCipher } from "@cauri/store/cipher";
+import { openClocks } from "@cauri/store/clock";
+import { openPool, transact } from "@cauri/store/pool";
+import { insertDeliveries } from "./delivery-store.ts";
+import { openDialer } from "./dialer.ts";
+import { DURABLE, eventOf, SUBJECTS } from "./events.ts";
+import { parseNetworks } from "./guard.ts";
+import { startLoops } from "./loops.ts";
+import { observeAttempt } from "./metrics.ts";
+import { openSender } from "./sender.ts";
+import { webhookService } from "./service.ts";
+
+/** This room tells nobody any news: its outbox stays empty. */
+const NO_RELAY: Relay = { wake: () => {}, idle: async () => true, stop: async () => {} };
+
+await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
+  const { CAURI_WEBHOOKS_DATABASE_URL: url, CAURI_DATABASE_POOL: max, CAURI_WEBHOOK_CA: ca } = settings;
+  const pool = openPool({ url, name: "webhooks", max, log });
+  atDrain("pool", () => pool.end());
+  watchPool("webhooks", pool);
+  const events = await openEvents({ nats_url: settings.NATS_URL, room: "webhooks", log });
+  atDrain("events", () => events.close());
+  const clocks = await openClocks(pool);
+  atDrain("clocks", () => clocks.close());
+  const cipher = openCipher(settings.CAURI_VAULT_KEYS);
+  const dialer = openDialer({
+    allowed: parseNetworks(settings.CAURI_WEBHOOK_ALLOW),
+    timeout_ms: settings.CAURI_WEBHOOK_TIMEOUT_MS,
+    ...(ca === "" ? {} : { ca: readFileSync(ca, "utf8") }),
+  });
+  atDrain("dialer", () => dialer.close());
+  const sender = openSender({
+    pool,
+    dialer,
+    cipher,
+    parallel: settings.CAURI_WEBHOOK_PARALLEL,
+    per_endpoint: settings.CAURI_WEBHOOK_PARALLEL_ENDPOINT,
+    timeout_ms: settings.CAURI_WEBHOOK_TIMEOUT_MS,
+    ladder_s: settings.CAURI_WEBHOOK_LADDER,
+    suspend_ms: settings.CAURI_WEBHOOK_SUSPEND_S * 1000,
+    wake: () => loops.wake(),
+    now: systemClock,
+    log,
+    observe: observeAttempt(systemClock, clocks),
+  });
+  const loops = startLoops({ pool, sender, settings, log });
+  atDrain("sender", () => Promise.all([loops.stop(), sender.stop()]));
+  const news = consume({
+    events,
+    durable: DURABLE,
+    subjects: SUBJECTS,
+    log,
+    handle: async (batch) => {
+      const heard = batch.map(({ payload }) => eventOf(payload)).filter((event) => event !== null);
+      await transact(pool, (tx) => insertDeliveries(tx, heard));
+      loops.wake();
+    },
+  });
+  const advances = followClocks({ events, pool, log });
+  atDrain("consumers", () => Promise.all([news.stop(), advances.stop()]));
+  const service = webhookService({
+    pool,
+    dialer,
+    cipher,
+    fingerprint_key: settings.CAURI_FINGERPRINT_KEY,
+    now: systemClock,
+    wake: () => loops.wake(),
+    drain: (request, deadline_ms) =>
+      drainAccount({
+        request,
+        deadline_ms,
+        pool,
+        clocks,
+        events,
+        relay: NO_RELAY,
+        consumers: [news, advances],
+        work: async (account) => {
+          await loops.failOverdueNow();
+          return sender.drain(account);
+        },
+      }),
+  });
+  const server = await startServer({ room: "webhooks", settings, services: [service], log });
+  atDrain("rpc", () => server.drain());
+  atReady("database", () => pool.query("select 1").then(() => null));
+  atReady("events", () => events.probe());
+  return { ports: { rpc: server.port } };
+});
