@@ -60,7 +60,7 @@ async function setUp() {
   const steps = [
     { done: isInstalled, run: install },
     { done: () => unlinkedLibraries().then((links) => links.length === 0), run: linkLibraries },
-    { done: isGenerated, run: () => generate(say) },
+    { done: isGenerated, run: () => generate(say, findNode()) },
   ];
   const allDone = async () => {
     for (const step of steps) if (!(await step.done())) return false;
@@ -135,7 +135,9 @@ function installFailure(code, output) {
     return `npm cannot reach its registry: check the network or the proxy settings, then try again.\n${output.trim()}`;
   }
   if (has(/EUSAGE/)) {
-    return "package-lock.json does not fit the package.json files: run `npm install --ignore-scripts` and commit the lock.";
+    const misfits = output.match(/(Missing|Invalid): .*/g) ?? [];
+    const remedy = "run `npm install --ignore-scripts` and commit package-lock.json";
+    return [`package-lock.json does not fit the package.json files: ${remedy}.`, ...misfits].join("\n");
   }
   if (has(/EACCES|EPERM|EROFS/)) return `npm may not write to ${root}: check the folder's owner, then try again.`;
   return `npm ci failed:\n${output.trim()}`;

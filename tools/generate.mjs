@@ -28,7 +28,7 @@ export function isGenerated() {
 }
 
 /** Brings packages/proto/gen up to date; throws a sentence with buf's own words when the contract does not compile. */
-export function generate(say = console.log) {
+export function generate(say = console.log, node = process.execPath) {
   const hash = inputHash();
   say("generating code from proto/");
   const fresh = `${target}.${process.pid}.new`;
@@ -36,8 +36,8 @@ export function generate(say = console.log) {
   rmSync(fresh, { recursive: true, force: true });
   mkdirSync(fresh, { recursive: true });
   try {
-    buf("generate", "--output", fresh);
-    buf("build", "--output", join(fresh, "image.binpb"));
+    buf(node, "generate", "--output", fresh);
+    buf(node, "build", "--output", join(fresh, "image.binpb"));
     writeFileSync(join(fresh, "stamp"), hash);
     // Two renames, so that a process that starts meanwhile sees the old code or the new one, never half of both.
     if (existsSync(target)) renameSync(target, stale);
@@ -48,11 +48,11 @@ export function generate(say = console.log) {
   }
 }
 
-/** Runs the repository's own buf, with this Node first in PATH for the plugins that buf starts. */
-function buf(...args) {
+/** Runs the repository's own buf, with the given Node first in PATH for the plugins that buf starts. */
+function buf(node, ...args) {
   const bin = join(root, "node_modules/@bufbuild/buf/bin/buf");
-  const env = { ...process.env, PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH ?? ""}` };
-  const done = spawnSync(process.execPath, [bin, ...args], { cwd: root, env, encoding: "utf8" });
+  const env = { ...process.env, PATH: `${dirname(node)}${delimiter}${process.env.PATH ?? ""}` };
+  const done = spawnSync(node, [bin, ...args], { cwd: root, env, encoding: "utf8" });
   if (done.error) throw new Error(`buf could not be started: ${done.error.message}`);
   if (done.status !== 0) {
     throw new Error(`buf ${args[0]} refused the contract in proto/:\n${done.stderr || done.stdout}`);
