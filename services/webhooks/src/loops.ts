@@ -24,10 +24,12 @@ export type LoopsOptions = {
 };
 
 export function startLoops({ pool, sender, settings, log }: LoopsOptions) {
-  const failOverdueNow = () => failOverdue(pool, settings.CAURI_WEBHOOK_KEEP_S * 1000);
+  const failOverdueNow = async () => {
+    await failOverdue(pool, settings.CAURI_WEBHOOK_KEEP_S * 1000);
+  };
   const pump = startLoop({ name: "webhook pump", every_ms: PUMP_MS, work: async () => (await sender.pump()) > 0, log });
   const others = [
-    startLoop({ name: "webhook overdue", every_ms: OVERDUE_MS, work: () => failOverdueNow().then(() => {}), log }),
+    startLoop({ name: "webhook overdue", every_ms: OVERDUE_MS, work: failOverdueNow, log }),
     startLoop({ name: "webhook queue", every_ms: QUEUE_MS, work: async () => showQueue(await readQueue(pool)), log }),
     startLoop({
       name: "webhook forgetting",
