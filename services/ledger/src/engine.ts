@@ -1,0 +1,162 @@
+// The engine: callers of one lane are coalesced into batches, and each batch is one transaction of two round trips:
+// lane and state in, the pure decision, effects and commit out. Any number of engines may run on one database.
+
+import { coalesce } from "@cauri/store/coalescer";
+import { isUnavailable, type Pool, transact } from "@cauri/store/pool";
+import { type Due, findLane, lanesWithDueHolds, readState, SWEEP_LIMIT, writeEffects } from "./batch-store.ts";
+import type { Book, GroupAnswer, GroupOrder } from "./books.ts";
+import { hashBatch } from "./chain.ts";
+import { type Decision, decide, isEmpty } from "./decide.ts";
+import { changeQueue, countAnswers, observeBatchSize, observeCommit, observeLaneWait } from "./numbers.ts";
+
+/** Groups per batch: where a batch of this size spends its time in rows and no longer in its commit. */
+const MAX_BATCH = 1_000;
+/** Transfers per transaction: bounds how long it keeps the lane, whatever the groups' sizes. */
+const MAX_TRANSFERS = 2_000;
+/** Groups that may wait in a lane: about half a second of work, and far less than a caller's patience. */
+const MAX_WAITING = 10_000;
+/** A caller's deadline is 8 s: who waited this long gets his 503 while he still listens. */
+const MAX_WAIT_MS = 4_000;
+
+export type EngineOptions = { readonly pool: Pool; readonly max_waiting?: number };
+
+export type Engine = {
+  /** Answers one group; throws Busy when too much waits, and whatever the database throws. Repeating is always safe. */
+  post(group: GroupOrder): Promise<GroupAnswer>;
+  /** Expires due holds that no transfer touches; true when there may be more. */
+  sweep(): Promise<boolean>;
+};
+
+export function startEngine({ pool, max_waiting = MAX_WAITING }: EngineOptions): Engine {
+  const lanes = new Map<string, Promise<number | null>>();
+  const queues = new Map<number, (group: GroupOrder) => Promise<GroupAnswer>>();
+
+  /** Lanes are never deleted, so what was found stays true; what was not found may be opened at any time. */
+  async function laneOf(asset_id: string, book: Book): Promise<number | null> {
+    const key = `${book}/${asset_id}`;
+    const known = lanes.get(key);
+    if (known !== undefined) return known;
+    const asked = findLane(pool, asset_id, book);
+    lanes.set(key, asked);
+    const lane_id = await asked.catch(() => null);
+    if (lane_id === null) lanes.delete(key);
+    return asked;
+  }
+
+  function queueOf(lane_id: number): (group: GroupOrder) => Promise<GroupAnswer> {
+    const known = queues.get(lane_id);
+    if (known !== undefined) return known;
+    const queue = coalesce<GroupOrder, GroupAnswer>({
+      run: (groups) => runAll(pool, lane_id, groups),
+      max_batch: MAX_BATCH,
+      max_waiting,
+      max_wait_ms: MAX_WAIT_MS,
+      observe: observeBatchSize,
+    });
+    queues.set(lane_id, queue);
+    return queue;
+  }
+
+  return {
+    async post(group) {
+      changeQueue(1);
+      try {
+        const lane_id = await laneOf(group.asset_id, group.book);
+        // Nothing can be booked where no lane is, but an id may be known from another one.
+        if (lane_id === null) return (await runBatch(pool, 0, [group])).answers[0] ?? unanswered();
+        return await queueOf(lane_id)(group);
+      } finally {
+        changeQueue(-1);
+      }
+    },
+    async sweep() {
+      let more = false;
+      for (const lane_id of await lanesWithDueHolds(pool)) {
+        const { effects } = await runBatch(pool, lane_id, [], "lane");
+        more ||= effects.transfers.length >= SWEEP_LIMIT;
+      }
+      return more;
+    },
+  };
+}
+
+/** A coalesced batch in transactions of bounded size, in its order. */
+async function runAll(pool: Pool, lane_id: number, groups: readonly GroupOrder[]): Promise<(GroupAnswer | Error)[]> {
+  const answers: (GroupAnswer | Error)[] = [];
+  for (const chunk of chunksOf(groups)) answers.push(...(await runChunk(pool, lane_id, chunk)));
+  return answers;
+}
+
+/**
+ * A batch that fails is run again group by group, so that a broken one fails alone. Not so when the database itself is
+ * away: nobody would fare better, and each would wait for its own time-out.
+ */
+async function runChunk(pool: Pool, lane_id: number, chunk: readonly GroupOrder[]): Promise<(GroupAnswer | Error)[]> {
+  try {
+    return [...(await runBatch(pool, lane_id, chunk)).answers];
+  } catch (error) {
+    const failed = chunk.map(() => asError(error));
+    if (chunk.length === 1 || isUnavailable(error)) return failed;
+  }
+  const answers: (GroupAnswer | Error)[] = [];
+  for (const group of chunk) answers.push(...(await runChunk(pool, lane_id, [group])));
+  return answers;
+}
+
+/** One transaction. The lane is locked by its first statement and free again with its commit. */
+export async function runBatch(
+  pool: Pool,
+  lane_id: number,
+  groups: readonly GroupOrder[],
+  due: Due = "touched",
+): Promise<Decision> {
+  const begun = performance.now();
+  let decided = begun;
+  const decision = await transact(pool, async (tx) => {
+    const { state, lane: head } = await readState(tx, lane_id, groups, due);
+    const decision = decide(state, groups);
+    decided = performance.now();
+    if (isEmpty(decision.effects) || state.lane === null || head === null) return decision;
+    const codes = new Map(state.accounts.map((account) => [account.account_id, account.code]));
+    const hash = hashBatch(
+      {
+        previous: head.head,
+        asset_id: state.lane.asset_id,
+        book: state.lane.book,
+        sequence: head.sequence + 1n,
+        recorded_us: state.now_us,
+        transfers: decision.effects.transfers.map(({ id, group_id, fields }) => ({ id, word: group_id, fields })),
+        refusals: decision.effects.refusals.map(({ id, result, fields }) => ({ id, word: result, fields })),
+      },
+      (account_id) => codes.get(account_id) ?? unanswered(),
+    );
+    writeEffects(tx, state.lane, head, hash, decision.effects);
+    return decision;
+  });
+  observeLaneWait(decided - begun);
+  observeCommit(performance.now() - decided);
+  countAnswers(decision.answers);
+  return decision;
+}
+
+function chunksOf(groups: readonly GroupOrder[]): GroupOrder[][] {
+  const chunks: GroupOrder[][] = [[]];
+  let size = 0;
+  for (const group of groups) {
+    if (size > 0 && size + group.transfers.length > MAX_TRANSFERS) {
+      chunks.push([]);
+      size = 0;
+    }
+    chunks.at(-1)?.push(group);
+    size += group.transfers.length;
+  }
+  return chunks;
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error("a batch failed", { cause: error });
+}
+
+function unanswered(): never {
+  throw new Error("bug: the decision is incomplete");
+}

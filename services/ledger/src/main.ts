@@ -1,0 +1,34 @@
+// The ledger's process: settings, pool, engine, gRPC, the sweeper of holds that nobody touches.
+
+import { watchPool } from "@cauri/rpc/metrics";
+import { runService } from "@cauri/rpc/process";
+import { startServer } from "@cauri/rpc/server";
+import { openPool } from "@cauri/store/pool";
+import { startLoop } from "@cauri/store/sweeper";
+import { startEngine } from "./engine.ts";
+import { ledgerService } from "./service.ts";
+
+/** Whoever needs the funds of a due hold gets them at once; the sweeper only books what nobody asked for. */
+const SWEEP_EVERY_MS = 1_000;
+
+await runService("ledger", async ({ settings, log, atDrain, atReady }) => {
+  const url = settings.CAURI_LEDGER_DATABASE_URL;
+  const pool = openPool({ url, name: "ledger", max: settings.CAURI_DATABASE_POOL, log });
+  watchPool("ledger", pool);
+  atDrain("database", () => pool.end());
+  atReady("database", async () => {
+    await pool.query("select from lanes limit 1");
+    return null;
+  });
+  const engine = startEngine({ pool });
+  const sweeper = startLoop({ name: "expiry", every_ms: SWEEP_EVERY_MS, work: () => engine.sweep(), log });
+  atDrain("sweeper", () => sweeper.stop());
+  const server = await startServer({
+    room: "ledger",
+    settings,
+    services: [ledgerService({ pool, engine })],
+    log,
+  });
+  atDrain("server", () => server.drain());
+  return { ports: { rpc: server.port } };
+});

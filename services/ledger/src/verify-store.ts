@@ -1,0 +1,151 @@
+// What `verify` reads: a lane's batches in their order, and what each stretch of them recorded.
+
+import { pgTextArray } from "@cauri/store/arrays";
+import type { Queryable } from "@cauri/store/pool";
+import type { Balances, Book, HoldState, Remembered, TransferFields, TransferKind } from "./books.ts";
+import type { NormalSide } from "./chart.ts";
+
+export type LaneRow = { lane_id: number; asset_id: string; book: Book; sequence: bigint; head: Buffer };
+export type AccountRow = Balances & {
+  account_id: bigint;
+  code: string;
+  normal_side: NormalSide;
+  no_overdraft: boolean;
+};
+export type BatchRow = {
+  sequence: bigint;
+  /** As PostgreSQL writes it: exact to the microsecond, which a Date is not. */
+  recorded_at: string;
+  recorded_us: bigint;
+  transfers: number;
+  refusals: number;
+  hash: Buffer;
+};
+export type Recorded = {
+  readonly id: string;
+  readonly sequence: bigint;
+  readonly position: number;
+  readonly recorded_us: number;
+  /** The group's id of a transfer, the result of a refusal. */
+  readonly word: string;
+  readonly fields: TransferFields;
+};
+export type EntryRow = Balances & { account_id: bigint; transfer_id: string; position: number; recorded_us: bigint };
+export type HoldRow = {
+  hold_id: string;
+  debit_id: bigint;
+  credit_id: bigint;
+  amount: bigint;
+  expires_ms: bigint | null;
+  state: HoldState;
+  captured: bigint;
+};
+/** How many rows of each kind the tables hold in all. */
+export type Sizes = { transfers: bigint; entries: bigint; refusals: bigint; batches: bigint; holds: bigint };
+
+const BALANCES = "debits_pending, debits_posted, credits_pending, credits_posted";
+const micros = (column: string) => `(extract(epoch from ${column}) * 1000000)::bigint`;
+const millis = (column: string) => `(extract(epoch from ${column}) * 1000)::bigint`;
+
+export async function readLanes(tx: Queryable): Promise<LaneRow[]> {
+  const text = "select lane_id, asset_id, book, sequence, head from lanes order by lane_id";
+  return (await tx.query<LaneRow>(text)).rows;
+}
+
+export async function readLaneAccounts(tx: Queryable, lane_id: number): Promise<AccountRow[]> {
+  const text = `select account_id, code, normal_side, no_overdraft, ${BALANCES} from accounts
+    where lane_id = $1 order by account_id`;
+  return (await tx.query<AccountRow>(text, [lane_id])).rows;
+}
+
+export async function readBatches(tx: Queryable, lane_id: number, after: bigint, limit: number): Promise<BatchRow[]> {
+  const text = `select sequence, recorded_at::text, ${micros("recorded_at")} as recorded_us, transfers, refusals, hash
+    from batches where lane_id = $1 and sequence > $2 order by sequence limit $3`;
+  return (await tx.query<BatchRow>(text, [lane_id, after, limit])).rows;
+}
+
+/** The instants of the first and the last batch of a stretch. */
+type Stretch = { readonly lane_id: number; readonly from: string; readonly to: string };
+
+export function readTransfers(tx: Queryable, stretch: Stretch): Promise<Recorded[]> {
+  return readRecorded(tx, "transfers", "group_id::text", stretch);
+}
+
+export function readRefusals(tx: Queryable, stretch: Stretch): Promise<Recorded[]> {
+  return readRecorded(tx, "refusals", "result::text", stretch);
+}
+
+export async function readEntries(tx: Queryable, { lane_id, from, to }: Stretch): Promise<EntryRow[]> {
+  const text = `select account_id, transfer_id, position, ${BALANCES}, ${micros("recorded_at")} as recorded_us
+    from entries where lane_id = $1 and recorded_at between $2::timestamptz and $3::timestamptz`;
+  return (await tx.query<EntryRow>(text, [lane_id, from, to])).rows;
+}
+
+export async function readHolds(tx: Queryable, ids: readonly string[]): Promise<HoldRow[]> {
+  const text = `select hold_id, debit_id, credit_id, amount, ${millis("expires_at")} as expires_ms, state, captured
+    from holds where hold_id = any($1::uuid[])`;
+  return (await tx.query<HoldRow>(text, [pgTextArray(ids)])).rows;
+}
+
+export async function readExpiring(tx: Queryable, lane_id: number): Promise<{ hold_id: string; expires_ms: bigint }[]> {
+  const text = `select hold_id, ${millis("expires_at")} as expires_ms from expiring_holds where lane_id = $1`;
+  return (await tx.query<{ hold_id: string; expires_ms: bigint }>(text, [lane_id])).rows;
+}
+
+export async function readSizes(tx: Queryable): Promise<Sizes> {
+  const { rows } = await tx.query<Sizes>(
+    `select (select count(transfer_id) from transfers) as transfers, (select count(account_id) from entries) as entries,
+       (select count(transfer_id) from refusals) as refusals, (select count(sequence) from batches) as batches,
+       (select count(hold_id) from holds) as holds`,
+  );
+  const [sizes] = rows;
+  if (sizes === undefined) throw new Error("bug: an aggregate without a row");
+  return sizes;
+}
+
+async function readRecorded(
+  tx: Queryable,
+  table: "transfers" | "refusals",
+  word: string,
+  { lane_id, from, to }: Stretch,
+): Promise<Recorded[]> {
+  const { rows } = await tx.query<RecordedRow>(
+    `select transfer_id, sequence, position, kind, debit_id, credit_id, amount, hold_id, operation_id, ${word} as word,
+       ${millis("expires_at")} as expires_ms, ${millis("effective_at")} as effective_ms,
+       ${micros("recorded_at")} as recorded_us
+     from ${table} where lane_id = $1 and recorded_at between $2::timestamptz and $3::timestamptz
+     order by sequence, position`,
+    [lane_id, from, to],
+  );
+  return rows.map((row) => recordedOf(row, lane_id));
+}
+
+type RecordedRow = {
+  transfer_id: string;
+  sequence: bigint;
+  position: number;
+  kind: TransferKind;
+  debit_id: bigint;
+  credit_id: bigint;
+  amount: bigint;
+  hold_id: string | null;
+  operation_id: string;
+  word: string | Remembered;
+  expires_ms: bigint | null;
+  effective_ms: bigint | null;
+  recorded_us: bigint;
+};
+
+function recordedOf(row: RecordedRow, lane_id: number): Recorded {
+  const { kind, amount, hold_id, operation_id } = row;
+  const toNumber = (value: bigint | null) => (value === null ? null : Number(value));
+  const fields: TransferFields = {
+    ...{ lane_id, kind, amount, hold_id, operation_id },
+    debit_id: Number(row.debit_id),
+    credit_id: Number(row.credit_id),
+    expires_ms: toNumber(row.expires_ms),
+    effective_ms: toNumber(row.effective_ms),
+  };
+  const { sequence, position, word } = row;
+  return { id: row.transfer_id, sequence, position, recorded_us: Number(row.recorded_us), word, fields };
+}
