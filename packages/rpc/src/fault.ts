@@ -44,6 +44,8 @@ export function statusOfFault(error: unknown): number {
     if (at.name === "Busy") return status.RESOURCE_EXHAUSTED;
     if (at instanceof RpcFault) return at.unavailable ? status.UNAVAILABLE : status.INTERNAL;
     if (at.name === "AssertionError") return status.INTERNAL;
+    // The store marks what the database may not say again in a moment.
+    if ("unavailable" in at && at.unavailable === true) return status.UNAVAILABLE;
     const code = "code" in at ? at.code : undefined;
     if (SYSTEM_PASSING.has(code) || (typeof code === "string" && POSTGRES_PASSING.test(code)))
       return status.UNAVAILABLE;

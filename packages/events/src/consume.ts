@@ -1,0 +1,193 @@
+// A durable consumer: batches in the order of the stream, acknowledged after the handler has committed, given back with
+// a growing pause when it failed. It survives restarts of NATS, also one that comes back with an empty store.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Log } from "@cauri/rpc/log";
+import { gauge, observeBatch } from "@cauri/rpc/metrics";
+import { isUnavailable } from "@cauri/store/pool";
+import { type ConsumerMessages, isPullConsumer, type JsMsg } from "@nats-io/jetstream";
+import type { Events } from "./events.ts";
+import { ACCOUNT_HEADER } from "./relay.ts";
+import { ensureConsumer, MAX_IN_FLIGHT, STREAM } from "./stream.ts";
+
+/** One transaction's worth. */
+const MAX_BATCH = 100;
+/** The first pause of what failed; it doubles with each delivery. */
+const NAK_MS = 200;
+const NAK_LIMIT_MS = 30_000;
+/** A server that went silent is noticed after two of these. */
+const HEARTBEAT_MS = 2_000;
+const EXPIRES_MS = 10_000;
+const RETRY_MS = 250;
+const RETRY_LIMIT_MS = 5_000;
+const LAG_MS = 5_000;
+
+export type Delivered = {
+  readonly subject: string;
+  /** The event's id, `evt_…`: the same event may come more than once. */
+  readonly event_id: string;
+  readonly payload: Uint8Array;
+  /** Account of the event; empty when it concerns no single one. */
+  readonly account: string;
+  readonly redelivered: boolean;
+};
+
+export type ConsumeOptions = {
+  readonly events: Events;
+  /** Name on the server, `<room>-<purpose>`; every replica of the room shares it. */
+  readonly durable: string;
+  readonly subjects: readonly string[];
+  /** Applies a batch; an event counts as handled when this resolves. It must bear to see an event again. */
+  readonly handle: (batch: Delivered[]) => Promise<void>;
+  readonly log: Log;
+  readonly max_batch?: number;
+};
+
+export type Consumer = {
+  /** How many events of this account were handled here since the last question; `Drain` counts them as done. */
+  takeHandled(account: string): number;
+  /** Whether everything up to a sequence number of the stream is handled. */
+  caughtUp(stream_seq: number): Promise<boolean>;
+  /** Ends after the batch under way; what else was fetched is given back at once. */
+  stop(): Promise<void>;
+};
+
+export function consume(options: ConsumeOptions): Consumer {
+  const { events, durable, log } = options;
+  const handled = new Map<string, number>();
+  const queue: JsMsg[] = [];
+  let stopped = false;
+  let open: ConsumerMessages | null = null;
+  let pumping = Promise.resolve();
+  let pumpRuns = false;
+
+  /** Handles what has arrived, one batch after another, so that the order of the stream is kept. */
+  const pump = async () => {
+    while (queue.length > 0 && !stopped) {
+      const batch = queue.splice(0, options.max_batch ?? MAX_BATCH);
+      observeBatch(durable, batch.length);
+      for (const message of await handleBatch(options, batch)) {
+        const account = accountOf(message);
+        handled.set(account, (handled.get(account) ?? 0) + 1);
+      }
+    }
+    pumpRuns = false;
+  };
+  const arrived = (message: JsMsg) => {
+    queue.push(message);
+    if (pumpRuns) return;
+    pumpRuns = true;
+    pumping = pump();
+  };
+
+  const listen = async () => {
+    for (let failures = 0; !stopped; ) {
+      try {
+        open = await subscribe(events, durable, options.subjects);
+        failures = 0;
+        if (stopped) break;
+        for await (const message of open) arrived(message);
+      } catch (error) {
+        failures += 1;
+        log.warn({ err: error, consumer: durable }, "the consumer is opened anew");
+      }
+      if (!stopped) await sleep(Math.min(RETRY_MS * 2 ** failures, RETRY_LIMIT_MS));
+    }
+  };
+  const listening = listen();
+  // Whatever the server kept of the running request is gone with the connection, the consumer itself perhaps too.
+  const forget = events.onReconnect(() => void open?.close());
+  const lag = setInterval(() => void measure(events, durable).catch(() => {}), LAG_MS).unref();
+
+  return {
+    takeHandled: (account) => {
+      const count = handled.get(account) ?? 0;
+      handled.delete(account);
+      return count;
+    },
+    caughtUp: async (stream_seq) => {
+      const info = await events.jsm.consumers.info(STREAM, durable);
+      return (info.num_pending === 0 && info.num_ack_pending === 0) || info.ack_floor.stream_seq >= stream_seq;
+    },
+    stop: async () => {
+      stopped = true;
+      clearInterval(lag);
+      forget();
+      await open?.close();
+      await pumping;
+      for (const message of queue.splice(0)) message.nak();
+      await listening;
+    },
+  };
+}
+
+async function subscribe(events: Events, durable: string, subjects: readonly string[]): Promise<ConsumerMessages> {
+  await events.ensureStream();
+  await ensureConsumer(events.jsm, durable, subjects);
+  const consumer = await events.js.consumers.get(STREAM, durable);
+  if (!isPullConsumer(consumer)) throw new Error(`the consumer ${durable} is not a pull consumer`);
+  return consumer.consume({
+    max_messages: MAX_IN_FLIGHT,
+    expires: EXPIRES_MS,
+    idle_heartbeat: HEARTBEAT_MS,
+    abort_on_missing_resource: true,
+  });
+}
+
+/** Handles a batch and returns what was handled. One event that cannot be applied must not stop its neighbours. */
+async function handleBatch(options: ConsumeOptions, batch: readonly JsMsg[]): Promise<readonly JsMsg[]> {
+  try {
+    await options.handle(batch.map(delivered));
+    for (const message of batch) message.ack();
+    return batch;
+  } catch (error) {
+    const alone = batch.length === 1;
+    options.log.error({ err: error, consumer: options.durable, events: batch.map(idOf).slice(0, 5) }, "not handled");
+    // With the database away each of them would fail alike: all wait together.
+    if (alone || isUnavailable(error)) {
+      const pause_ms = Math.max(...batch.map(pauseOf));
+      for (const message of batch) message.nak(pauseOf(message));
+      // The messages behind these would overtake them for nothing while the cause lasts.
+      if (isUnavailable(error)) await sleep(pause_ms);
+      return [];
+    }
+    const handled: JsMsg[] = [];
+    for (const message of batch) handled.push(...(await handleBatch(options, [message])));
+    return handled;
+  }
+}
+
+function pauseOf(message: JsMsg): number {
+  return Math.min(NAK_MS * 2 ** Math.min(message.info.deliveryCount - 1, 10), NAK_LIMIT_MS);
+}
+
+function delivered(message: JsMsg): Delivered {
+  return {
+    subject: message.subject,
+    event_id: idOf(message),
+    payload: message.data,
+    account: accountOf(message),
+    redelivered: message.redelivered,
+  };
+}
+
+function idOf(message: JsMsg): string {
+  return message.headers?.get("Nats-Msg-Id") ?? "";
+}
+
+function accountOf(message: JsMsg): string {
+  return message.headers?.get(ACCOUNT_HEADER) ?? "";
+}
+
+async function measure(events: Events, durable: string): Promise<void> {
+  if (!events.connected()) return;
+  const info = await events.jsm.consumers.info(STREAM, durable);
+  gauge("cauri_consumer_pending", "Events that a consumer has not been given yet.", ["consumer"]).set(
+    { consumer: durable },
+    info.num_pending,
+  );
+  gauge("cauri_consumer_unacknowledged", "Events that a consumer was given and has not finished.", ["consumer"]).set(
+    { consumer: durable },
+    info.num_ack_pending,
+  );
+}

@@ -1,0 +1,119 @@
+// The house's connection to NATS JetStream. It is never given up: while NATS is away, events wait in the outboxes.
+
+import type { Log } from "@cauri/rpc/log";
+import { type JetStreamClient, type JetStreamManager, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { connect, type Msg, type NatsConnection } from "@nats-io/transport-node";
+import { ensureStream, STREAM } from "./stream.ts";
+
+/** A restarted server is found again this soon; some jitter keeps ten services from knocking at once. */
+const RECONNECT_MS = 100;
+/** A server that vanished without a word is noticed within two of these. */
+const PING_MS = 5_000;
+const REQUEST_TIMEOUT_MS = 5_000;
+
+/** A change that caches follow. */
+export type Change = { readonly subject: string; readonly payload: Uint8Array };
+
+export type Events = {
+  readonly room: string;
+  readonly log: Log;
+  readonly js: JetStreamClient;
+  readonly jsm: JetStreamManager;
+  /** Counts connections from 1: whatever was true of the server may have changed with each. */
+  epoch(): number;
+  connected(): boolean;
+  /** Runs after each reconnect, also to a server that has lost its store. */
+  onReconnect(run: () => void): () => void;
+  /** Makes the stream when it is missing. */
+  ensureStream(): Promise<void>;
+  /** The newest sequence number of the stream. */
+  lastSeq(): Promise<number>;
+  /**
+   * For caches: every replica hears each change at once, at most once. `null` means that some may have been missed
+   * (the connection was lost): forget everything. While NATS is away nothing is heard, so a cache needs an age limit too.
+   */
+  onChange(subjects: readonly string[], hear: (change: Change | null) => void): () => void;
+  /** For `/readyz`. */
+  probe(): Promise<string | null>;
+  close(): Promise<void>;
+};
+
+export type EventsOptions = {
+  /** Several servers of a cluster are separated by commas. */
+  readonly nats_url: string;
+  readonly room: string;
+  readonly log: Log;
+  /** Copies of the stream; 3 in a cluster of three. */
+  readonly replicas?: number;
+};
+
+/** Connects, waiting for as long as it takes, and makes the stream. */
+export async function openEvents({ nats_url, room, log, replicas = 1 }: EventsOptions): Promise<Events> {
+  const nc = await connect({
+    servers: nats_url.split(","),
+    name: room,
+    maxReconnectAttempts: -1,
+    waitOnFirstConnect: true,
+    reconnectTimeWait: RECONNECT_MS,
+    reconnectJitter: RECONNECT_MS,
+    pingInterval: PING_MS,
+    maxPingOut: 2,
+    timeout: REQUEST_TIMEOUT_MS,
+    ignoreAuthErrorAbort: true,
+  });
+  const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: REQUEST_TIMEOUT_MS });
+  await ensureStream(jsm, replicas);
+  const state = watch(nc, log);
+  return {
+    room,
+    log,
+    js: jetstream(nc, { timeout: REQUEST_TIMEOUT_MS }),
+    jsm,
+    epoch: () => state.epoch,
+    connected: () => state.connected,
+    onReconnect: (run) => {
+      state.listeners.add(run);
+      return () => void state.listeners.delete(run);
+    },
+    ensureStream: () => ensureStream(jsm, replicas),
+    lastSeq: async () => (await jsm.streams.info(STREAM)).state.last_seq,
+    onChange: (subjects, hear) => {
+      const subscriptions = subjects.map((subject) =>
+        nc.subscribe(subject, { callback: (_, msg) => hear(changeOf(msg)) }),
+      );
+      const gap = () => hear(null);
+      state.listeners.add(gap);
+      return () => {
+        state.listeners.delete(gap);
+        for (const subscription of subscriptions) subscription.unsubscribe();
+      };
+    },
+    probe: async () => (state.connected ? null : "NATS is away"),
+    close: () => nc.close(),
+  };
+}
+
+function changeOf(msg: Msg): Change {
+  return { subject: msg.subject, payload: msg.data };
+}
+
+/** Follows the state of the connection. */
+function watch(nc: NatsConnection, log: Log) {
+  const state = { epoch: 1, connected: true, listeners: new Set<() => void>() };
+  const follow = async () => {
+    for await (const status of nc.status()) {
+      if (status.type === "disconnect") {
+        state.connected = false;
+        log.warn("NATS is away: events wait in the outbox");
+      } else if (status.type === "reconnect") {
+        state.connected = true;
+        state.epoch += 1;
+        log.info("NATS is back");
+        for (const run of state.listeners) run();
+      }
+    }
+    state.connected = false;
+  };
+  void follow();
+  return state;
+}

@@ -1,0 +1,75 @@
+// What the stream has lost is published again. NATS acknowledges a message before its fsync, so a power cut may take
+// the newest minutes of the stream, and a lost disk all of it; the outbox rows of 48 h are held against the stream
+// after each reconnect.
+
+import { randomUUID } from "node:crypto";
+import { recentStreamSeq, sentEvents, unsend, unsendBefore } from "@cauri/store/outbox";
+import type { Queryable } from "@cauri/store/pool";
+import { AckPolicy, DeliverPolicy } from "@nats-io/jetstream";
+import { nanos } from "@nats-io/transport-node";
+import type { Events } from "./events.ts";
+import { STREAM } from "./stream.ts";
+
+/** NATS syncs its files every two minutes by default; what left longer before the newest event is on the disk. */
+const UNSYNCED_MS = 10 * 60_000;
+const PAGE = 5_000;
+const FETCH = 1_000;
+const FETCH_MS = 5_000;
+
+/** Makes every event unsent again that the stream should have and has not; returns how many. */
+export async function reconcile(events: Events, db: Queryable): Promise<number> {
+  await events.ensureStream();
+  const { created } = await events.jsm.streams.info(STREAM);
+  // A stream that is younger than an event can't have it: NATS came back with an empty store.
+  let lost = await unsendBefore(db, new Date(created));
+  const from = await recentStreamSeq(db, UNSYNCED_MS);
+  if (from !== null) lost += await unsendMissing(events, db, from);
+  if (lost > 0) events.log.warn({ lost }, "the stream has lost events: they are published again");
+  return lost;
+}
+
+/** Holds the rows from a sequence number on against what the stream has from there. */
+async function unsendMissing(events: Events, db: Queryable, from: bigint): Promise<number> {
+  const there = await idsInStream(events, from);
+  let lost = 0;
+  for (let at = from; ; ) {
+    const page = await sentEvents(db, at, PAGE);
+    const missing = page.filter((event) => !there.has(event.event_id)).map((event) => event.event_id);
+    await unsend(db, missing);
+    lost += missing.length;
+    const last = page.at(-1);
+    if (page.length < PAGE || last === undefined) return lost;
+    at = last.stream_seq + 1n;
+  }
+}
+
+/** The ids of this room's events in the stream from a sequence number on; their bodies stay where they are. */
+async function idsInStream({ js, jsm, room }: Events, from: bigint): Promise<Set<string>> {
+  const ids = new Set<string>();
+  const name = `reconcile-${room}-${randomUUID()}`;
+  const { num_pending } = await jsm.consumers.add(STREAM, {
+    name,
+    ack_policy: AckPolicy.None,
+    deliver_policy: DeliverPolicy.StartSequence,
+    opt_start_seq: Number(from),
+    filter_subject: `cauri.${room}.>`,
+    headers_only: true,
+    mem_storage: true,
+    num_replicas: 1,
+    inactive_threshold: nanos(30_000),
+  });
+  const consumer = await js.consumers.get(STREAM, name);
+  let seen = 0;
+  while (seen < num_pending) {
+    const before = seen;
+    const messages = await consumer.fetch({ max_messages: Math.min(FETCH, num_pending - seen), expires: FETCH_MS });
+    for await (const message of messages) {
+      seen += 1;
+      const id = message.headers?.get("Nats-Msg-Id");
+      if (id !== undefined) ids.add(id);
+    }
+    if (seen === before) throw new Error("the stream stopped answering while it was compared with the outbox");
+  }
+  await consumer.delete();
+  return ids;
+}

@@ -1,0 +1,172 @@
+// From the outbox to JetStream. One relay per service publishes at a time; it is woken after each commit of this
+// process and looks every 50 ms for those of other replicas. Nothing is marked as sent before its acknowledgement.
+
+import { systemClock } from "@cauri/money/clock";
+import type { Log } from "@cauri/rpc/log";
+import { gauge, observeBatch } from "@cauri/rpc/metrics";
+import { purgeInbox } from "@cauri/store/inbox";
+import { markSent, onOutboxWake, outboxLag, purgeOutbox, type UnsentEvent, unsentEvents } from "@cauri/store/outbox";
+import type { Pool, Queryable } from "@cauri/store/pool";
+import { startLoop } from "@cauri/store/sweeper";
+import { headers } from "@nats-io/transport-node";
+import type { Events } from "./events.ts";
+import { reconcile } from "./reconcile.ts";
+import { STREAM, STREAM_KEEPS_MS } from "./stream.ts";
+
+const EVERY_MS = 50;
+/** One round: their acknowledgements are awaited together, and one update marks them. */
+const BATCH = 500;
+const PUBLISH_TIMEOUT_MS = 5_000;
+/** A replica that is not the relay asks this often whether it may become it. */
+const CANDIDATE_MS = 1_000;
+
+const HOUR_MS = 3_600_000;
+const OUTBOX_KEEPS_MS = 48 * HOUR_MS;
+/** Longer than the stream plus what the outbox may bring back to it: an event is known for as long as it can come again. */
+const INBOX_KEEPS_MS = STREAM_KEEPS_MS + OUTBOX_KEEPS_MS;
+const HOUSEKEEPING_MS = 60_000;
+const PURGE_BATCH = 5_000;
+const LAG_MS = 5_000;
+
+/** The header that tells consumers whose event it is, without decoding it. */
+export const ACCOUNT_HEADER = "Cauri-Account";
+
+export type Relay = {
+  wake(): void;
+  /** Nothing of this account waits to be published. */
+  idle(account: string): Promise<boolean>;
+  stop(): Promise<void>;
+};
+
+/** The connection that holds the advisory lock; as long as it stands, this process alone relays for its service. */
+type Leadership = {
+  readonly client: { release(destroy?: boolean): void };
+  readonly db: Queryable;
+  lost: boolean;
+};
+
+export function startRelay({ events, pool, log }: { events: Events; pool: Pool; log: Log }): Relay {
+  let leader: Leadership | null = null;
+  let reconciled = 0;
+  let asked_at = 0;
+
+  const round = async (): Promise<boolean> => {
+    if (!events.connected()) return false;
+    if (leader === null) {
+      if (performance.now() - asked_at < CANDIDATE_MS && asked_at > 0) return false;
+      asked_at = performance.now();
+      leader = await lead(pool, events.room);
+      if (leader === null) return false;
+      log.info("this process relays the outbox");
+      reconciled = 0;
+    }
+    try {
+      return await relay(leader.db);
+    } catch (error) {
+      if (leader.lost) {
+        leader.client.release(true);
+        leader = null;
+      }
+      throw error;
+    }
+  };
+
+  const relay = async (db: Queryable): Promise<boolean> => {
+    const epoch = events.epoch();
+    if (reconciled !== epoch) {
+      await reconcile(events, db);
+      reconciled = epoch;
+    }
+    const unsent = await unsentEvents(db, BATCH);
+    if (unsent.length === 0) return false;
+    observeBatch("relay", unsent.length);
+    await publishAll(events, db, unsent);
+    return true;
+  };
+
+  const loop = startLoop({ name: "relay", every_ms: EVERY_MS, work: round, log });
+  const lag = startLoop({ name: "outbox lag", every_ms: LAG_MS, work: () => measure(pool), log });
+  const keeping = startLoop({ name: "outbox purge", every_ms: HOUSEKEEPING_MS, work: () => purge(pool), log });
+  const forget = onOutboxWake(pool, () => loop.wake());
+  const forgetReconnect = events.onReconnect(() => loop.wake());
+  return {
+    wake: () => loop.wake(),
+    idle: async (account) => (await outboxLag(pool, account)).waiting === 0,
+    stop: async () => {
+      forget();
+      forgetReconnect();
+      await Promise.all([loop.stop(), lag.stop(), keeping.stop()]);
+      // Closing the connection gives the lock to another replica at once.
+      leader?.client.release(true);
+      leader = null;
+    },
+  };
+}
+
+/** Publishes a round at once and marks what was acknowledged, also when some of it was not. */
+async function publishAll(events: Events, db: Queryable, unsent: readonly UnsentEvent[]): Promise<void> {
+  const results = await Promise.allSettled(unsent.map((event) => publish(events, event)));
+  const sent = results.flatMap((result, index) => {
+    const event = unsent[index];
+    return result.status === "fulfilled" && event !== undefined
+      ? [{ event_id: event.event_id, stream_seq: BigInt(result.value) }]
+      : [];
+  });
+  await markSent(db, sent);
+  const failed = results.find((result) => result.status === "rejected");
+  if (failed === undefined) return;
+  // The stream may be gone with the server's store; the round after the back-off finds it made anew.
+  await events.ensureStream().catch(() => {});
+  throw new Error(`${unsent.length - sent.length} of ${unsent.length} events were not taken`, { cause: failed.reason });
+}
+
+async function publish(events: Events, event: UnsentEvent): Promise<number> {
+  const carried = headers();
+  carried.set(ACCOUNT_HEADER, event.account);
+  const ack = await events.js.publish(event.subject, event.payload, {
+    msgID: event.event_id,
+    headers: carried,
+    timeout: PUBLISH_TIMEOUT_MS,
+    expect: { streamName: STREAM },
+  });
+  return ack.seq;
+}
+
+/** The lock is held by the session, not by a transaction: it lasts until the connection ends, however it ends. */
+async function lead(pool: Pool, room: string): Promise<Leadership | null> {
+  const client = await pool.connect();
+  try {
+    const { rows } = await client.query<{ mine: boolean }>(
+      "select pg_try_advisory_lock(hashtextextended('cauri relay ' || $1, 0)) as mine",
+      [room],
+    );
+    if (rows[0]?.mine !== true) {
+      client.release();
+      return null;
+    }
+    // The driver's own types allow more than `Queryable` asks for.
+    const leadership: Leadership = { client, db: client as unknown as Queryable, lost: false };
+    const lose = () => {
+      leadership.lost = true;
+    };
+    client.on("error", lose);
+    client.on("end", lose);
+    return leadership;
+  } catch (error) {
+    client.release(true);
+    throw error;
+  }
+}
+
+async function measure(pool: Pool): Promise<void> {
+  const { waiting, oldest_ms } = await outboxLag(pool);
+  gauge("cauri_outbox_waiting", "Events that wait to be published.").set(waiting);
+  gauge("cauri_outbox_oldest_seconds", "Age of the oldest event that waits to be published.").set(oldest_ms / 1000);
+}
+
+async function purge(pool: Pool): Promise<boolean> {
+  const now = systemClock();
+  const outbox = await purgeOutbox(pool, new Date(now - OUTBOX_KEEPS_MS), PURGE_BATCH);
+  const inbox = await purgeInbox(pool, new Date(now - INBOX_KEEPS_MS), PURGE_BATCH);
+  return outbox === PURGE_BATCH || inbox === PURGE_BATCH;
+}

@@ -1,0 +1,56 @@
+// A nats-server for one test file, which can be killed, restarted and robbed of its store.
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+type Running = {
+  readonly pid: number;
+  readonly url: string;
+  readonly port: number;
+  stop(): Promise<void>;
+  readonly exited: Promise<string>;
+};
+type Tools = {
+  startNats(options: { bin: string; store_dir: string; log_file: string; port?: number }): Promise<Running>;
+  findNats(say: (text: string) => void): Promise<string>;
+};
+
+export type TestNats = {
+  readonly url: string;
+  /** SIGKILL. */
+  kill(): Promise<void>;
+  /** Starts again on the same port; `empty` forgets the store first. */
+  start(options?: { empty?: boolean }): Promise<void>;
+  close(): Promise<void>;
+};
+
+export async function testNats(): Promise<TestNats> {
+  // By path and at run time: packages import no tools.
+  const { startNats, findNats } = (await import(join(import.meta.dirname, "../../../tools/nats.ts"))) as Tools;
+  const bin = process.env["CAURI_TEST_NATS_BIN"] || (await findNats(() => {}));
+  const folder = await mkdtemp(join(tmpdir(), "cauri-nats-"));
+  const store_dir = join(folder, "store");
+  const log_file = join(folder, "nats.log");
+  let server: Running | null = await startNats({ bin, store_dir, log_file });
+  const { url, port } = server;
+  const kill = async () => {
+    if (server === null) return;
+    process.kill(server.pid, "SIGKILL");
+    await server.exited;
+    server = null;
+  };
+  return {
+    url,
+    kill,
+    start: async ({ empty = false } = {}) => {
+      await kill();
+      if (empty) await rm(store_dir, { recursive: true, force: true });
+      server = await startNats({ bin, store_dir, log_file, port });
+    },
+    close: async () => {
+      await kill();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
