@@ -1,6 +1,7 @@
 // What the handlers and the sweeper of this room have at hand; wired once, in main.
 
 import type { Clock } from "@cauri/money/clock";
+import type { Refusal } from "@cauri/money/refusal";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import type { Log, Pool } from "@cauri/store/pool";
 import type { Ledger } from "./ledger.ts";
@@ -16,7 +17,7 @@ export type House = {
   readonly clock: Clock;
   readonly log: Log;
   /** Waits until the events of one account have left; see `Drain`. */
-  readonly drain: (asked: DrainRequest) => Promise<DrainResponse>;
+  readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse | Refusal>;
   /** Lets the sweeper look at once instead of at its next turn. */
   readonly wakeSweeper: () => void;
 };

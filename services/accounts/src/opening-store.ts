@@ -46,11 +46,11 @@ export async function spreadPlaces(tx: Tx): Promise<number> {
   return places.length;
 }
 
-/** What is still to be opened, the oldest first; of one account where one is named. */
+/** What is still to be opened, the oldest first; where an account is named only what it needs: its own and the house's. */
 export async function dueOpenings(db: Queryable, limit: number, account_id: string | null): Promise<Opening[]> {
   const { rows } = await db.query<Opening>(
     `select code, asset_id, book, account_id, platform_id from ledger_openings
-     where $2::text is null or account_id = $2 order by noted_at, code limit $1`,
+     where $2::text is null or account_id is null or account_id = $2 order by noted_at, code limit $1`,
     [limit, account_id],
   );
   return rows;
@@ -78,8 +78,10 @@ export async function placesStillOpening(db: Queryable, account_id: string | nul
   return new Set(rows.map(({ place }) => place));
 }
 
-/** Whether an account still waits for a ledger account of its own. */
+/** Whether an account still waits for a ledger account, its own or the house's. */
 export async function isWaiting(db: Queryable, account_id: string): Promise<boolean> {
-  const { rows } = await db.query("select from ledger_openings where account_id = $1 limit 1", [account_id]);
+  const { rows } = await db.query("select from ledger_openings where account_id = $1 or account_id is null limit 1", [
+    account_id,
+  ]);
   return rows.length > 0;
 }

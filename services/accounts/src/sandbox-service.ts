@@ -10,7 +10,6 @@ import type {
   SandboxFundRequest,
   SandboxFundResponse,
 } from "@cauri/proto/ts/cauri/accounts/v1/accounts";
-import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import { readOffset, setOffset } from "@cauri/store/clock";
 import { type Queryable, transact } from "@cauri/store/pool";
 import { noSuchAccount } from "./account-service.ts";
@@ -95,9 +94,4 @@ async function whyNoPlace(db: Queryable, { platform_id, asset_id }: Funding): Pr
 function whyNoMode(house: House, mode: Mode): Refusal | null {
   if (mode === "test" || house.live === "simulator") return null;
   return refuse("precondition_failed", "live money cannot be made up: live rails are not served by the simulator");
-}
-
-/** This room has nothing that becomes due by a test clock: it only lets the account's events leave. */
-export async function drain(house: House, request: DrainRequest): Promise<DrainResponse> {
-  return house.drain(request);
 }

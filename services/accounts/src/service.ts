@@ -24,7 +24,7 @@ import {
   openOrCloseCorridor,
   setFee,
 } from "./reference-service.ts";
-import { advanceClock, drain, sandboxFund } from "./sandbox-service.ts";
+import { advanceClock, sandboxFund } from "./sandbox-service.ts";
 
 export function accountsServices(house: House): readonly Service[] {
   return [
@@ -39,7 +39,7 @@ export function accountsServices(house: House): readonly Service[] {
       setAccount: (request) => setAccount(house, request),
       sandboxFund: (request, call) => sandboxFund(house, request, call.request_id),
       advanceClock: (request) => advanceClock(house, request),
-      drain: (request) => drain(house, request),
+      drain: (request, call) => house.drain(request, call.deadline_ms),
     }),
     service(KeyServiceService, {
       createKey: (request) => createKey(house, request),

@@ -2,6 +2,7 @@
 // Every step may be repeated and may be run by two processes at once; the intent is always a row.
 
 import { type Refusal, refuse } from "@cauri/money/refusal";
+import { RpcFault } from "@cauri/rpc/fault";
 import { transact } from "@cauri/store/pool";
 import { type Account, command } from "./account.ts";
 import { closingsLeft, endClosing, lockAccount, moveAccount } from "./account-store.ts";
@@ -17,18 +18,28 @@ const OPENINGS_PER_CALL = 500;
 const CLOSING_LEFT_MS = 16_000;
 const CLOSINGS_PER_TURN = 20;
 
-/** One turn of the sweeper; answers how much it did. */
+/** One turn of the sweeper; answers how much it did. A ledger that is away is met again at the next turn, not in 30 s. */
+export async function sweepPatiently(house: House): Promise<number> {
+  try {
+    return await sweep(house);
+  } catch (error) {
+    if (!(error instanceof RpcFault && error.unavailable)) throw error;
+    house.log.warn({ err: error }, "the ledger is away: what is to be opened or closed waits for it");
+    return 0;
+  }
+}
+
 export async function sweep(house: House): Promise<number> {
-  const spread = await transact(house.pool, spreadPlaces);
-  if (spread > 0) house.log.info({ places: spread }, "new places: their ledger accounts are noted for opening");
   const opened = await openDue(house, null);
   const left = await closingsLeft(house.pool, CLOSING_LEFT_MS, CLOSINGS_PER_TURN);
   for (const account_id of left) await decideClosing(house, account_id);
-  return spread + opened + left.length;
+  return opened + left.length;
 }
 
-/** Opens at the ledger what is noted, of one account or of all, and strikes it off; answers how many there were. */
+/** Opens at the ledger what is noted and strikes it off, of all or of what one account needs; answers how many there were. */
 export async function openDue(house: House, account_id: string | null): Promise<number> {
+  const spread = await transact(house.pool, spreadPlaces);
+  if (spread > 0) house.log.info({ places: spread }, "new places: their ledger accounts are noted for opening");
   for (let opened = 0; ; ) {
     const due = await dueOpenings(house.pool, OPENINGS_PER_CALL, account_id);
     if (due.length === 0) return opened;
