@@ -3,16 +3,31 @@
 
 import type { Clocks } from "@cauri/store/clock";
 import { isUnavailable } from "@cauri/store/pool";
+import { type Loop, startLoop } from "@cauri/store/sweeper";
 import { applyWord, type Rooms } from "./apply.ts";
 import { type Answer, ASK_AGAIN_MS, decideExpiry, newsOf, type Payment } from "./payment.ts";
 import { takeDueChecks } from "./store.ts";
 
 /** Payments of one round; each costs a call of the rail of up to 6 s, all are under way at once. */
 const ROUND = 50;
+const EVERY_MS = 1_000;
 
 export type Expiring = Rooms & { readonly clocks: Clocks };
 
-/** Looks at what is due, of one account or of all, and returns how many. */
+/** The sweeper of `pending`: every second, and once more at once where a round was full. */
+export function startExpiry(rooms: Expiring): Loop {
+  const work = async () => (await expireDue(rooms)) === ROUND;
+  return startLoop({ name: "expiry", every_ms: EVERY_MS, work, log: rooms.log });
+}
+
+/** Everything that is due for one account, for its `Drain`; what stays silent is put off and not due again at once. */
+export async function expireAll(rooms: Expiring, account: string): Promise<number> {
+  let sum = 0;
+  for (let done = await expireDue(rooms, account); done > 0; done = await expireDue(rooms, account)) sum += done;
+  return sum;
+}
+
+/** One round of what is due, of one account or of all; returns how many were looked at. */
 export async function expireDue(rooms: Expiring, account?: string): Promise<number> {
   const options = { limit: ROUND, again_ms: ASK_AGAIN_MS, ...(account === undefined ? {} : { account }) };
   const due = await takeDueChecks(rooms.pool, options);

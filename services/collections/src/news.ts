@@ -1,12 +1,14 @@
 // News of rails about collections: each batch is read with one query, what is stale is put aside with one statement, and
 // the rest is applied, one payment beside the other, the news of one payment in their order.
 
+import { type Consumer, consume, type Delivered } from "@cauri/events/consume";
+import type { Events } from "@cauri/events/events";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import { applyWord, type Rooms } from "./apply.ts";
 import { failureCode, isStale, NO_OFFER, newsOf, type Payment, type RailWord } from "./payment.ts";
 import { findPayments, recordNews } from "./store.ts";
 
-export const RAIL_SUBJECTS = "cauri.rails.collection.>";
+const RAIL_SUBJECTS = ["cauri.rails.collection.>"];
 
 /** Payments of one batch that are worked on at once: fewer than the pool has connections. */
 const PARALLEL = 8;
@@ -14,6 +16,11 @@ const PARALLEL = 8;
 const SAYS = { pending: "accept", success: "settle", failed: "reject", cancelled: "cancel" } as const;
 
 type Told = { readonly payment: Payment; readonly words: RailWord[] };
+
+export function consumeNews(events: Events, rooms: Rooms): Consumer {
+  const handle = (batch: Delivered[]) => applyNews(rooms, batch);
+  return consume({ events, durable: "collections-rails", subjects: RAIL_SUBJECTS, handle, log: events.log });
+}
 
 /** Applies a batch; when it throws, the whole batch is delivered again, and what was applied is stale then. */
 export async function applyNews(rooms: Rooms, batch: readonly { readonly payload: Uint8Array }[]): Promise<void> {

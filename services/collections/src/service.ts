@@ -22,7 +22,7 @@ const ADVANCE_WAIT_MS = 10_000;
 const ADVANCE_LOOK_MS = 50;
 
 export type PaymentRooms = Creation & {
-  readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse>;
+  readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse | Refusal>;
 };
 
 export function paymentService(rooms: PaymentRooms): Service {

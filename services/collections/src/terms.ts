@@ -1,12 +1,14 @@
 // The terms of corridors, held in memory: every creation needs them and they change a few times a day. An event of
 // accounts forgets them at once, five seconds do so without one.
 
+import type { Events } from "@cauri/events/events";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import {
   FeeOperation,
   type ReferenceServiceService,
   type Terms as Wire,
 } from "@cauri/proto/ts/cauri/accounts/v1/reference";
+import { TermsChanged } from "@cauri/proto/ts/cauri/events/v1/events";
 import type { Caller } from "@cauri/rpc/caller";
 import type { Promisified } from "@cauri/rpc/client";
 import type { Terms } from "./creation.ts";
@@ -52,6 +54,15 @@ export function openTerms(client: Promisified<ReferenceServiceService>): TermsCa
       for (const key of held.keys()) if (key.startsWith(prefix)) held.delete(key);
     },
   };
+}
+
+/** Forgets what accounts says has changed, and everything after a gap in the news; returns the way to stop. */
+export function followTerms(events: Events, cache: TermsCache): () => void {
+  return events.onChange(["cauri.accounts.terms.changed", "cauri.accounts.account.changed"], (change) => {
+    if (change === null) cache.forget("");
+    // The two messages have the account in the same place.
+    else cache.forget(TermsChanged.decode(change.payload).account);
+  });
 }
 
 async function fetchTerms(

@@ -1,0 +1,80 @@
+// Wires the room of collections: settings -> pool -> neighbours -> loops -> server; the drain goes the other way.
+
+import { drainAccount } from "@cauri/events/drain";
+import { openEvents } from "@cauri/events/events";
+import { followClocks } from "@cauri/events/follow-clocks";
+import { startRelay } from "@cauri/events/relay";
+import { ReferenceServiceClient } from "@cauri/proto/ts/cauri/accounts/v1/reference";
+import { LedgerServiceClient } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
+import { RailsServiceClient } from "@cauri/proto/ts/cauri/rails/v1/rails";
+import { connectClient } from "@cauri/rpc/client";
+import { watchPool } from "@cauri/rpc/metrics";
+import { runService } from "@cauri/rpc/process";
+import { startServer } from "@cauri/rpc/server";
+import { openClocks } from "@cauri/store/clock";
+import { startOperationSweeper } from "@cauri/store/operation";
+import { openPool } from "@cauri/store/pool";
+import { LEASE_MS, sweepPayment } from "./create.ts";
+import { expireAll, startExpiry } from "./expiry.ts";
+import { startForgetting } from "./forget.ts";
+import { openLedger } from "./ledger.ts";
+import { consumeNews } from "./news.ts";
+import { openRails } from "./rails.ts";
+import { paymentService } from "./service.ts";
+import { followTerms, openTerms } from "./terms.ts";
+
+await runService("collections", async ({ settings, log, atDrain, atReady }) => {
+  const pool = openPool({
+    url: settings.CAURI_COLLECTIONS_DATABASE_URL,
+    name: "collections",
+    max: settings.CAURI_DATABASE_POOL,
+    log,
+  });
+  atDrain("pool", () => pool.end());
+  watchPool("collections", pool);
+  atReady("database", () => pool.query("select 1").then(() => null));
+  const clocks = await openClocks(pool);
+  atDrain("clocks", () => clocks.close());
+  const events = await openEvents({ nats_url: settings.NATS_URL, room: "collections", log });
+  atDrain("events", () => events.close());
+  atReady("events", events.probe);
+
+  const token = settings.CAURI_RPC_TOKEN;
+  const accounts = connectClient(ReferenceServiceClient, { address: settings.CAURI_ACCOUNTS_ADDRESS, token });
+  const ledger = connectClient(LedgerServiceClient, { address: settings.CAURI_LEDGER_ADDRESS, token });
+  const rails = connectClient(RailsServiceClient, { address: settings.CAURI_RAILS_ADDRESS, token });
+  for (const client of [accounts, ledger, rails]) atDrain("client", client.closeChannel);
+  const terms = openTerms(accounts);
+  atDrain("terms", followTerms(events, terms));
+  const rooms = {
+    pool,
+    ledger: openLedger(ledger),
+    rails: openRails(rails),
+    log,
+    clocks,
+    terms,
+    fingerprint_key: settings.CAURI_FINGERPRINT_KEY,
+  };
+  const relay = startRelay({ events, pool, log });
+  atDrain("relay", relay.stop);
+  const consumers = [followClocks({ events, pool, log }), consumeNews(events, rooms)];
+  for (const consumer of consumers) atDrain("consumer", consumer.stop);
+  const loops = [
+    startOperationSweeper({ pool, lease_ms: LEASE_MS, resume: (due) => sweepPayment(rooms, due), log }),
+    startExpiry(rooms),
+    startForgetting(pool, settings.CAURI_IDEMPOTENCY_KEEP_S, log),
+  ];
+  for (const loop of loops) atDrain("loop", loop.stop);
+
+  const work = (account: string) => expireAll(rooms, account);
+  const drain: Parameters<typeof paymentService>[0]["drain"] = (request, deadline_ms) =>
+    drainAccount({ request, deadline_ms, pool, clocks, events, relay, consumers, work });
+  const server = await startServer({
+    room: "collections",
+    settings,
+    services: [paymentService({ ...rooms, drain })],
+    log,
+  });
+  atDrain("server", server.drain);
+  return { ports: { rpc: server.port } };
+});
