@@ -141,10 +141,20 @@ export async function tellUnfinished(
   return rowCount === 1;
 }
 
-/** A fault of the house stopped the runner: a retry goes on at once, else the sweeper does after its grace. */
-export function yieldLease(tx: Queryable, operation_id: string, lease_no: number): Promise<boolean> {
-  const over = `update claims set lease_until = clock_timestamp()`;
-  return touch(tx, over, operation_id, lease_no, `state = 'running'`);
+/**
+ * A fault of the house stopped the runner: a retry goes on at once, else the sweeper does after its grace. A draft that
+ * nobody can name waits for the gateway's repeat, which must not find it erased and begin it anew under the same id.
+ */
+export async function yieldLease(tx: Queryable, operation_id: string, lease_no: number): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `update claims
+        set lease_until = clock_timestamp(),
+            due_at = clock_timestamp() + interval '1 millisecond'
+              * case when key is null and client_ref is null and not decided then $4::float8 else $3::float8 end
+      where operation_id = $1 and lease_no = $2 and state = 'running'`,
+    [operation_id, lease_no, SWEEP_GRACE_MS, ORPHAN_WAIT_MS],
+  );
+  return rowCount === 1;
 }
 
 /** Refused before anything was created: key and client_ref are free again, in the transaction that erases the draft. */
@@ -288,14 +298,8 @@ async function takeOver(tx: Tx, row: ClaimRow, lease_ms: number): Promise<number
   return rows[0]?.lease_no ?? null;
 }
 
-async function touch(
-  tx: Queryable,
-  change: string,
-  operation_id: string,
-  lease_no: number,
-  state = `state <> 'done'`,
-): Promise<boolean> {
-  const { rowCount } = await tx.query(`${change} where operation_id = $1 and lease_no = $2 and ${state}`, [
+async function touch(tx: Tx, change: string, operation_id: string, lease_no: number): Promise<boolean> {
+  const { rowCount } = await tx.query(`${change} where operation_id = $1 and lease_no = $2 and state <> 'done'`, [
     operation_id,
     lease_no,
   ]);
