@@ -1,0 +1,60 @@
+// One call to a rail, bounded in time, with its faults turned into answers. What it came to is counted here.
+
+import type { RailAnswer } from "./attempt.ts";
+import { CALL_TIMEOUT_MS, type Charge, type Connector, type SentCharge } from "./connector.ts";
+import type { Metrics } from "./metrics.ts";
+import type { Health } from "./routing.ts";
+
+export type Caller = { readonly health: Health; readonly metrics: Metrics };
+
+/** Less time than this is not worth beginning a call that may charge somebody. */
+export const LEAST_CALL_MS = 500;
+
+/** Sends a charge. Afterwards it is certainly out, certainly not, or unknown; never an exception. */
+export async function sendCharge(
+  caller: Caller,
+  connector: Connector,
+  charge: Charge,
+  left_ms: number,
+): Promise<RailAnswer> {
+  const answer = await bounded(connector, left_ms, (signal) => connector.collect(charge, signal));
+  caller.metrics.called(charge.rail, "collect", answer.outcome);
+  // An operator that has nothing under a reference it is just being given makes no sense: nobody knows what it did.
+  const told: RailAnswer = answer.outcome === "not_found" ? { outcome: "unknown" } : answer;
+  if (!connector.is_simulated) {
+    caller.health.note(charge.rail, !["unknown", "refused", "unavailable"].includes(told.outcome));
+  }
+  return told;
+}
+
+/** Asks for a charge by our reference. */
+export async function askCharge(
+  caller: Caller,
+  connector: Connector,
+  sent: SentCharge,
+  left_ms: number = CALL_TIMEOUT_MS,
+): Promise<RailAnswer> {
+  const answer = await bounded(connector, left_ms, (signal) => connector.ask(sent, signal));
+  caller.metrics.called(sent.rail, "ask", answer.outcome);
+  return answer;
+}
+
+async function bounded(
+  connector: Connector,
+  left_ms: number,
+  run: (signal: AbortSignal) => Promise<RailAnswer>,
+): Promise<RailAnswer> {
+  const signal = AbortSignal.timeout(Math.max(1, Math.min(CALL_TIMEOUT_MS, left_ms)));
+  try {
+    // The race holds also with a connector that doesn't look at its signal.
+    return await Promise.race([run(signal), rejectAtEnd(signal)]);
+  } catch (fault) {
+    return signal.aborted ? { outcome: "unknown" } : connector.classify(fault);
+  }
+}
+
+function rejectAtEnd(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}

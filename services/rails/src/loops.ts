@@ -1,0 +1,42 @@
+// What this room does by itself: tells the simulator's due events, asks silent rails, matches callbacks that came too
+// early, erases details that nobody came to need. The same work, for one account's test clock, is what a drain does.
+
+import { type Loop, startLoop } from "@cauri/store/sweeper";
+import { pollDue } from "./ask.ts";
+import { matchWaiting } from "./callback.ts";
+import type { House } from "./house.ts";
+import type { Simulator } from "./simulator/simulator.ts";
+import { eraseTransient } from "./vault-store.ts";
+
+/** The simulator's "about 1 s" must not become two. */
+const SIMULATOR_MS = 100;
+/** Well below the first question after an unknown outcome, 1 s. */
+const POLL_MS = 250;
+/** A callback overtakes its own attempt by milliseconds, if at all. */
+const MATCH_MS = 1_000;
+const ERASE_MS = 60_000;
+
+export type Loops = { readonly wakePoller: () => void; readonly stop: () => Promise<void> };
+
+export function startLoops(house: House, simulator: Simulator | null): Loops {
+  const { log } = house;
+  const loop = (name: string, every_ms: number, work: () => Promise<number>) =>
+    startLoop({ name, every_ms, log, work: async () => (await work()) > 0 });
+  const poller = loop("poller", POLL_MS, () => pollDue(house));
+  const all: Loop[] = [
+    poller,
+    loop("callbacks", MATCH_MS, () => matchWaiting(house)),
+    loop("vault", ERASE_MS, () => eraseTransient(house.pool)),
+  ];
+  if (simulator !== null) all.push(loop("simulator", SIMULATOR_MS, () => simulator.deliverDue(null)));
+  return {
+    wakePoller: () => poller.wake(),
+    stop: async () => void (await Promise.all(all.map((each) => each.stop()))),
+  };
+}
+
+/** Everything due on one account's test clock; how much that was. */
+export async function workFor(house: House, simulator: Simulator | null, account: string): Promise<number> {
+  const told = simulator === null ? 0 : await simulator.deliverDue(account);
+  return told + (await pollDue(house, account)) + (await matchWaiting(house));
+}

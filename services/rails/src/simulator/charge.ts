@@ -1,0 +1,114 @@
+// A charge in the simulated operator's books, pure: its states, what is said of it, and what its page shows.
+
+import { formatMinor } from "@cauri/money/amount";
+import type { Mode } from "@cauri/money/mode";
+import { type Moves, move, type StateOf } from "@cauri/money/moves";
+import type { FailureCode, RailAnswer } from "../attempt.ts";
+
+/** `turned_down`: the call was refused and nothing happened; the operator only remembers that it was asked. */
+export const chargeMoves = {
+  turned_down: { accept: { to: "pending", ledger: "none", event: null } },
+  pending: {
+    settle: { to: "success", ledger: "none", event: "success" },
+    reject: { to: "failed", ledger: "none", event: "failed" },
+    cancel: { to: "cancelled", ledger: "none", event: "cancelled" },
+    // Nobody is told: a charge that ran out is found by asking.
+    expire: { to: "expired", ledger: "none", event: null },
+  },
+  success: {},
+  failed: { settle: { to: "success", ledger: "none", event: "success" } },
+  cancelled: { settle: { to: "success", ledger: "none", event: "success" } },
+  expired: { settle: { to: "success", ledger: "none", event: "success" } },
+} as const satisfies Moves;
+
+export type ChargeState = StateOf<typeof chargeMoves>;
+export type ChargeNews = "settle" | "reject" | "cancel";
+
+export type SimCharge = {
+  readonly reference: string;
+  readonly account: string;
+  readonly mode: Mode;
+  readonly rail: string;
+  readonly amount_minor: bigint;
+  readonly currency: string;
+  readonly scale: number;
+  readonly state: ChargeState;
+  readonly failure_code: FailureCode | null;
+  readonly token: string;
+  readonly payment_url: string | null;
+  readonly deep_link: string | null;
+  readonly qr: string | null;
+  readonly merchant_name: string;
+  readonly description: string | null;
+  readonly return_url: string | null;
+  readonly cancel_url: string | null;
+  readonly expires_at: Date;
+};
+
+/** Where these news move a charge, or null where no arrow is drawn. */
+export function nextState(state: ChargeState, news: ChargeNews | "expire" | "accept"): ChargeState | null {
+  return move(chargeMoves, state, news)?.to ?? null;
+}
+
+/** What the operator says of a charge, in its call's answer, its callbacks and when asked. */
+export function answerFor(charge: SimCharge): RailAnswer {
+  const { payment_url, deep_link, qr } = charge;
+  const handoff = {
+    ...(payment_url === null ? {} : { payment_url }),
+    ...(deep_link === null ? {} : { deep_link }),
+    ...(qr === null ? {} : { qr }),
+  };
+  switch (charge.state) {
+    case "turned_down":
+      return { outcome: "not_found" };
+    case "pending":
+      return { outcome: "pending", handoff };
+    case "success":
+      return { outcome: "success", amount_minor: charge.amount_minor, currency: charge.currency, handoff };
+    case "failed":
+      return { outcome: "failed", failure_code: charge.failure_code ?? "unknown" };
+    case "cancelled":
+      return { outcome: "cancelled" };
+    case "expired":
+      return { outcome: "failed", failure_code: "expired" };
+  }
+}
+
+export type Decision = "approve" | "decline" | "cancel";
+
+export const newsOfDecision: { readonly [D in Decision]: ChargeNews } = {
+  approve: "settle",
+  decline: "reject",
+  cancel: "cancel",
+};
+
+export type Page = {
+  readonly reference: string;
+  readonly amount: string;
+  readonly merchant_name: string;
+  readonly description: string;
+  readonly state: "open" | "approved" | "declined" | "cancelled" | "expired";
+  readonly next_url: string;
+};
+
+const PAGE_STATES = {
+  pending: "open",
+  success: "approved",
+  failed: "declined",
+  cancelled: "cancelled",
+  expired: "expired",
+} as const;
+
+/** What the payment page shows; null: there is no such page (yet). */
+export function pageOf(charge: SimCharge): Page | null {
+  if (charge.state === "turned_down") return null;
+  const left = charge.state === "cancelled" ? (charge.cancel_url ?? charge.return_url) : charge.return_url;
+  return {
+    reference: charge.reference,
+    amount: `${formatMinor(charge.amount_minor, charge.scale)} ${charge.currency}`,
+    merchant_name: charge.merchant_name,
+    description: charge.description ?? "",
+    state: PAGE_STATES[charge.state],
+    next_url: charge.state === "pending" ? "" : (left ?? ""),
+  };
+}

@@ -1,0 +1,98 @@
+// How the simulated operator calls back: a signed POST to the gateway, as an operator would over the internet. What is
+// not answered with 2xx is repeated a few times; then the operator gives up, and only asking finds the outcome.
+
+import type { Clock } from "@cauri/money/clock";
+import { type Log, type Pool, transact } from "@cauri/store/pool";
+import { Agent, request } from "undici";
+import type { Metrics } from "../metrics.ts";
+import { writeMessage } from "./message.ts";
+import { SIGNATURE_HEADER, signCallback } from "./signature.ts";
+import { delayDeliveries, dueReferences, endDeliveries, type Letter, takeLetters } from "./store.ts";
+
+/** Below the 5 s of a call to a rail: row 11 sends its callback within such a call. */
+const TIMEOUT_MS = 3_000;
+const CHARGES_AT_ONCE = 100;
+/** Keep-alive connections to the gateway; a callback takes a few milliseconds. */
+const CONNECTIONS = 16;
+/** Seconds before the next try; after the last one the operator gives up. */
+const RETRIES_S = [1, 2, 5, 10, 30] as const;
+
+export type DeliveryOptions = {
+  readonly pool: Pool;
+  /** The gateway as the operator reaches it. */
+  readonly callback_url: string;
+  readonly secret: string;
+  readonly clock: Clock;
+  readonly metrics: Pick<Metrics, "simulated">;
+  readonly log: Log;
+};
+
+export type Deliveries = {
+  /** One turn: what is due happens in the books, then is told; of how many charges. */
+  readonly deliverDue: (account: string | null) => Promise<number>;
+  /** Tells what is due of one charge, now and once. */
+  readonly deliverNow: (reference: string) => Promise<void>;
+  readonly close: () => Promise<void>;
+};
+
+export function openDeliveries(options: DeliveryOptions): Deliveries {
+  const agent = new Agent({ connections: CONNECTIONS, headersTimeout: TIMEOUT_MS, bodyTimeout: TIMEOUT_MS });
+  const url = new URL("/callbacks/simulator", options.callback_url);
+  const post = async ({ event, charge }: Letter): Promise<boolean> => {
+    const body = writeMessage(event, charge);
+    for (let copy = 0; copy < event.copies; copy += 1) {
+      const signature = signCallback(options.secret, body, options.clock());
+      if (!(await postOnce(agent, url, body, signature))) return false;
+    }
+    return true;
+  };
+  const deliver = async (letters: readonly Letter[]) => {
+    const arrived = await Promise.all(letters.map(post));
+    const done = letters.filter(({ event }, at) => arrived[at] === true || event.tries > RETRIES_S.length);
+    const again = letters.filter((letter) => !done.includes(letter));
+    await endDeliveries(
+      options.pool,
+      done.map(({ event }) => event.event_id),
+    );
+    const delays = again.map(({ event }) => ({ event_id: event.event_id, in_s: RETRIES_S[event.tries - 1] ?? 30 }));
+    await delayDeliveries(options.pool, delays);
+    for (const [at, letter] of letters.entries()) {
+      if (arrived[at] === true) options.metrics.simulated("delivered");
+      else options.metrics.simulated(done.includes(letter) ? "given_up" : "failed");
+    }
+    const given_up = done.length - arrived.filter((ok) => ok).length;
+    if (given_up > 0)
+      options.log.warn({ given_up }, "the simulator gave callbacks up: their outcome is found by asking");
+  };
+  const takeAndDeliver = async (references: readonly string[]) => {
+    if (references.length === 0) return;
+    await deliver(await transact(options.pool, (tx) => takeLetters(tx, references)));
+  };
+  return {
+    async deliverDue(account) {
+      const references = await dueReferences(options.pool, account, CHARGES_AT_ONCE);
+      await takeAndDeliver(references);
+      return references.length;
+    },
+    deliverNow: (reference) => takeAndDeliver([reference]),
+    close: () => agent.close(),
+  };
+}
+
+/** One POST; anything but a 2xx, and no answer at all, is a failure. */
+async function postOnce(agent: Agent, url: URL, body: Buffer, signature: string): Promise<boolean> {
+  try {
+    const { statusCode, body: answer } = await request(url, {
+      method: "POST",
+      dispatcher: agent,
+      headers: { "content-type": "application/json", [SIGNATURE_HEADER]: signature },
+      body,
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    await answer.dump();
+    return statusCode >= 200 && statusCode < 300;
+  } catch {
+    // A gateway that restarts is nothing to report: the next try finds it.
+    return false;
+  }
+}

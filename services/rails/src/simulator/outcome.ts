@@ -1,0 +1,79 @@
+// The table of the sandbox, pure: the last two digits of the payer's phone choose what becomes of a collection.
+// One row of this file is one row of the public table; how a row is acted out is `operator.ts`.
+
+import type { Mode } from "@cauri/money/mode";
+import type { FailureCode } from "../attempt.ts";
+
+/** What the simulated operator answers to the call itself. */
+export type FirstAnswer =
+  /** Accepted; the payer is asked. */
+  | "accepted"
+  /** Done before the answer. */
+  | "success"
+  | "failed"
+  /** The first call is turned down, the second one accepted: nothing happened in between. */
+  | "refused_once"
+  /** Accepted, and then the answer is an HTTP 500. */
+  | "error_after_accepting"
+  /** Accepted and paid; the callback is out and answered before the call's own answer leaves. */
+  | "callback_first"
+  /** Nobody is there. */
+  | "unavailable";
+
+/** What happens later, on the account's clock. */
+export type LaterEvent = {
+  readonly after: "delay" | "minute";
+  readonly to: "success";
+  /** How many times the callback is sent; 0: the operator stays silent and must be asked. */
+  readonly callbacks: 0 | 1 | 2;
+};
+
+export type Row = {
+  readonly answer: FirstAnswer;
+  readonly failure_code?: FailureCode;
+  readonly later?: LaterEvent;
+};
+
+const SOON: LaterEvent = { after: "delay", to: "success", callbacks: 1 };
+const USUAL: Row = { answer: "accepted", later: SOON };
+
+/** Row 09's dispute and what 13 and 14 do to a refund belong to operations that follow the collection. */
+export const collectionRows: { readonly [digits: string]: Row } = {
+  "00": USUAL,
+  "01": { answer: "success" },
+  "02": { answer: "failed", failure_code: "insufficient_funds" },
+  "03": { answer: "failed", failure_code: "payer_rejected" },
+  "04": { answer: "accepted" },
+  "05": { answer: "refused_once", later: SOON },
+  "06": { answer: "error_after_accepting", later: { after: "delay", to: "success", callbacks: 0 } },
+  "07": { answer: "accepted", later: { after: "delay", to: "success", callbacks: 2 } },
+  "08": { answer: "accepted", later: { after: "minute", to: "success", callbacks: 1 } },
+  "09": USUAL,
+  "10": { answer: "failed", failure_code: "payer_rejected", later: SOON },
+  "11": { answer: "callback_first" },
+  "12": { answer: "unavailable" },
+  "13": { answer: "success" },
+  "14": { answer: "success" },
+};
+
+/** Without a phone nothing chooses: a person decides on the payment page. */
+const PERSON: Row = { answer: "accepted" };
+
+/** Row of a collection. Live mode on a machine of one's own always behaves as `00`, with and without a phone. */
+export function rowOf(mode: Mode, phone: string | undefined): Row {
+  if (mode === "live") return USUAL;
+  if (phone === undefined) return PERSON;
+  return collectionRows[phone.slice(-2)] ?? USUAL;
+}
+
+/** What each simulated rail gives the payer, and whether it needs the phone to reach him. */
+export const simulatedRails = {
+  orange_webpay: { gives: ["payment_url"], needs_phone: false },
+  mtn_momo: { gives: [], needs_phone: true },
+  wave: { gives: ["deep_link", "payment_url"], needs_phone: false },
+  instant: { gives: ["qr"], needs_phone: false },
+} as const satisfies { readonly [rail: string]: { readonly gives: readonly string[]; readonly needs_phone: boolean } };
+
+export function isSimulatedRail(rail: string): rail is keyof typeof simulatedRails {
+  return Object.hasOwn(simulatedRails, rail);
+}
