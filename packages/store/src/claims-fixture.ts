@@ -55,10 +55,8 @@ export function sweep(pool: Pool, limit = 1000): Promise<DueClaim[]> {
 export async function claimed(pool: Pool, wanted: ClaimRequest, ...steps: Step[]): Promise<Claimed> {
   const lease = await claimNow(pool, wanted);
   assert.ok("claimed" in lease, `not claimed: ${JSON.stringify(lease)}`);
-  for (const step of steps) {
-    const held: boolean = await transact(pool, (tx) => step(tx, lease.operation_id, lease.lease_no));
-    assert.ok(held);
-  }
+  const { operation_id, lease_no } = lease;
+  for (const step of steps) assert.ok(await transact(pool, (tx) => step(tx, operation_id, lease_no)));
   return lease;
 }
 
