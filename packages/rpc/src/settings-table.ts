@@ -173,7 +173,7 @@ export const SETTINGS = {
     readers: ["rails", "webhooks"],
     doc: "Encryption keys of payer details and webhook secrets, `id:base64` of 32 bytes, separated by commas. The first one encrypts; keep the others until no row names them.",
   },
-  CAURI_OPERATOR_TOKEN: { ...SECRET, readers: ["gateway"], doc: "The token of the admin door." },
+  CAURI_OPERATOR_TOKEN: { ...SECRET, readers: ["gateway", "cli"], doc: "The token of the admin door." },
 
   // The edge.
   CAURI_PORT: {
@@ -232,6 +232,22 @@ export const SETTINGS = {
     default: "60",
     readers: ["gateway"],
     doc: "Requests with an unknown key that one client address may make in one window.",
+  },
+  CAURI_TRUSTED_PROXIES: {
+    kind: "text",
+    unit: "networks",
+    default: "",
+    readers: ["gateway"],
+    doc: "Networks (CIDR, separated by commas) of the proxies before the public door, whose `X-Forwarded-For` is believed. Empty: the client is whoever connects.",
+  },
+  CAURI_GATEWAY_REPLICAS: {
+    kind: "number",
+    unit: "processes",
+    min: 1,
+    max: 1_000,
+    default: "1",
+    readers: ["gateway"],
+    doc: "How many gateways share the rate limit while the database cannot tell: each then admits its share.",
   },
 
   // Rails and the simulator.

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { isRefusal } from "@cauri/money/refusal";
 import { AccountStatus } from "@cauri/proto/ts/cauri/accounts/v1/accounts";
+import { accountMoves } from "./account.ts";
 import {
   approveAccount,
   closeAccount,
@@ -184,4 +185,16 @@ test("set_account: switches what is named and leaves the rest; an unknown word i
     [true, ["instant_payment", "tontine"], ["internal_transfers"]],
   );
   refusedWith(await setAccount(house, { accountId, products: [], options: [] }), "invalid_request", "is_live");
+});
+
+test("account_moves: the table's states are the database's and the proto's", async () => {
+  const text = "select pg_get_constraintdef(oid) as check from pg_constraint where conname = 'accounts_status'";
+  const { rows } = await db.pool.query<{ check: string }>(text);
+  const states = [...(rows[0]?.check ?? "").matchAll(/'([a-z]+)'/g)].map(([, state]) => state);
+  assert.deepEqual(states, Object.keys(accountMoves));
+  const words = Object.keys(AccountStatus).filter((word) => word !== "UNSPECIFIED");
+  assert.deepEqual(
+    states,
+    words.map((word) => word.toLowerCase()),
+  );
 });
