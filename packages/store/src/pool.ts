@@ -21,8 +21,8 @@ const RETRY_BASE_MS = 5;
 /** serialization_failure and deadlock_detected: the other one won, nothing was done. */
 const CONFLICTS: readonly string[] = ["40001", "40P01"];
 
-/** SQLSTATE classes that say "not now" rather than "wrong": connection, resources, operator, lock or statement time-out. */
-const PASSING_STATES = /^(?:08|53|57)|^(?:55P03|25P03)$/;
+/** SQLSTATEs that say "not now" rather than "wrong": connection, resources, operator, time-outs, a conflict lost too often. */
+const PASSING_STATES = /^(?:08|53|57)|^(?:55P03|25P03|40001|40P01)$/;
 const PASSING_CODES: readonly string[] = ["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN"];
 
 /** What a JSON logger of ours (pino) offers; packages/store needs no more of it. */
