@@ -1,0 +1,27 @@
+// `npm run bench [-- name options]`: measures one thing on a fresh house and prints what it was measured on. Without a
+// name it tells which benches there are.
+
+import { benchPayments } from "./bench-payments.ts";
+import { benchStart } from "./bench-start.ts";
+import { runCommand, Sentence } from "./sentence.ts";
+
+type Bench = { readonly what: string; readonly run: (args: readonly string[]) => Promise<void> };
+
+const BENCHES: Readonly<Record<string, Bench>> = {
+  payments: { what: "POST /v1/payments, closed loop, 64 connections", run: benchPayments },
+  start: { what: "warm start of the whole house, and its memory", run: benchStart },
+};
+
+async function main([name, ...args]: readonly string[]): Promise<number> {
+  if (name === undefined) {
+    console.log("npm run bench <name> [-- options]");
+    for (const [bench, { what }] of Object.entries(BENCHES)) console.log(`  ${bench.padEnd(10)} ${what}`);
+    return 0;
+  }
+  const bench = BENCHES[name];
+  if (bench === undefined) throw new Sentence(`There is no bench "${name}": use ${Object.keys(BENCHES).join(" or ")}.`);
+  await bench.run(args);
+  return 0;
+}
+
+await runCommand(() => main(process.argv.slice(2)));
