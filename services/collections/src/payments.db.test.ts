@@ -1,0 +1,302 @@
+// Payments on a real database before neighbours that speak gRPC: creation, idempotency, news, expiry, reads.
+
+import assert from "node:assert/strict";
+import { after, before, beforeEach, test } from "node:test";
+import { isRefusal, type Refusal } from "@cauri/money/refusal";
+import { PaymentStatus } from "@cauri/proto/ts/cauri/collections/v1/payments";
+import { AttemptOutcome } from "@cauri/proto/ts/cauri/rails/v1/rails";
+import { setOffset } from "@cauri/store/clock";
+import { transact } from "@cauri/store/pool";
+import { reread } from "./apply.ts";
+import { type Created, createPayment } from "./create.ts";
+import { expireAll } from "./expiry.ts";
+import { findOwned, listPayments } from "./store.ts";
+import { ACCOUNT, callerOf, newsOf, openTestRoom, requestOf, stateOf, type TestRoom } from "./testing.ts";
+import { viewOf } from "./view.ts";
+
+const HOUR_MS = 3_600_000;
+
+let room: TestRoom;
+before(async () => {
+  room = await openTestRoom();
+});
+beforeEach(() => {
+  room.rails.script = () => ({ outcome: AttemptOutcome.PENDING });
+  room.rails.onAsk = null;
+  room.ledger.down = false;
+});
+after(() => room.close());
+
+async function refusalOf(...[request, caller]: Parameters<TestRoom["create"]>): Promise<Refusal> {
+  const answer = await createPayment(room.rooms, requestOf(request), callerOf(caller));
+  return isRefusal(answer) ? answer : assert.fail("expected a refusal");
+}
+
+test("create_payment: accepted by the rail, it is pending with its hold and what the payer pays with", async () => {
+  const payment = await room.create({
+    clientRef: "order-1",
+    description: "Two cups",
+    payer: { phone: "+2250700000000", name: "Awa Kone" },
+    metadata: { values: { b: "2", a: "1" } },
+  });
+  const view = viewOf(payment);
+  assert.match(view.reference, /^PAY-TEST[0-9A-HJKMNP-TV-Z]{8}$/);
+  assert.deepEqual(
+    [view.object, view.status, view.isTest, view.amountMinor, view.feeMinor, view.netMinor, view.rail, view.paymentUrl],
+    ["payment", PaymentStatus.PENDING, true, 10_000n, 150n, 9_850n, "mtn_momo", "https://pay.test/1"],
+  );
+  assert.deepEqual([view.clientRef, view.description, view.refundedMinor], ["order-1", "Two cups", 0n]);
+  assert.deepEqual(view.payer, { phone: "+22507*****00", name: undefined, email: undefined });
+  assert.deepEqual(view.metadata, { values: { b: "2", a: "1" } });
+  assert.equal(JSON.stringify(view.metadata), '{"values":{"b":"2","a":"1"}}');
+  assert.deepEqual(
+    [view.completedAt, view.failure, view.deepLink, view.qr],
+    [undefined, undefined, undefined, undefined],
+  );
+  assert.equal(payment.expires_at.getTime() - payment.created_at.getTime(), HOUR_MS);
+  const { books, events, claim } = await stateOf(room, payment.id);
+  assert.deepEqual(books, { available: 0n, pending: 10_000n, fees: 0n, suspense: 0n, holds: 1 });
+  assert.deepEqual([events, claim], [["payment.initiated", "payment.pending"], "done"]);
+});
+
+test("create_payment: nothing raw of the payer is in any table", async () => {
+  await room.create({ payer: { phone: "+2250799887766", name: "Zenabou Traore", email: "zena@example.com" } });
+  const { rows } = await room.db.pool.query<{ text: string }>(
+    `select (select string_agg(p::text, ' ') from payments p) || (select string_agg(c::text, ' ') from claims c)
+         || (select string_agg(encode(o.payload, 'escape'), ' ') from outbox o) as text`,
+  );
+  assert.doesNotMatch(rows[0]?.text ?? "", /99887766|Zenabou|zena@/);
+});
+
+test("create_payment: refused before anything exists, nothing is remembered", async () => {
+  const key = { idempotency_key: "refused" };
+  const refused = await refusalOf({ amountMinor: 1n }, key);
+  assert.deepEqual([refused.refused, refused.field], ["invalid_request", "amount_minor"]);
+  room.rails.wrongPayer = "payer.phone";
+  assert.equal((await refusalOf({}, key)).field, "payer.phone");
+  room.rails.wrongPayer = null;
+  assert.equal((await room.create({}, key)).status, "pending");
+});
+
+test("create_payment: a client_ref in the form of ours is refused, a used one exists already", async () => {
+  assert.equal((await refusalOf({ clientRef: "PAY-7F3K9Q2MBX4T" })).field, "client_ref");
+  await room.create({ clientRef: "twice" });
+  assert.equal((await refusalOf({ clientRef: "twice" })).refused, "already_exists");
+});
+
+test("create_payment: replay answers the current state, another payload is refused", async () => {
+  const first = callerOf({ idempotency_key: "replay" });
+  const { id } = await room.create({}, first);
+  await room.tellNews(room.rails.say({ id }, "success"));
+  const again = await createPayment(room.rooms, requestOf(), { ...callerOf(), idempotency_key: "replay" });
+  assert.ok(!isRefusal(again));
+  assert.deepEqual([again.outcome, again.payment.id, again.payment.status], ["replayed", id, "success"]);
+  const repeated = await createPayment(room.rooms, requestOf(), first);
+  assert.ok(!isRefusal(repeated) && repeated.outcome === "created", "the gateway's own repeat is no replay");
+  const other = await refusalOf({ amountMinor: 500n }, { idempotency_key: "replay" });
+  assert.deepEqual([other.refused, other.retry_after_s], ["concurrent_request", undefined]);
+});
+
+test("create_payment: 64 at once with one key create one payment", async () => {
+  const collected = room.rails.collected;
+  const answers = await Promise.all(
+    Array.from({ length: 64 }, () =>
+      createPayment(room.rooms, requestOf(), callerOf({ idempotency_key: "race", account: "acct_race" })),
+    ),
+  );
+  const created = answers.filter((answer): answer is Created => !isRefusal(answer));
+  assert.equal(new Set(created.map(({ payment }) => payment.id)).size, 1);
+  assert.equal(created.filter(({ outcome }) => outcome === "created").length, 1);
+  for (const refusal of answers.filter(isRefusal)) {
+    assert.deepEqual([refusal.refused, refusal.retry_after_s], ["concurrent_request", 1]);
+  }
+  assert.equal(room.rails.collected - collected, 1);
+  const page = await listPayments(room.db.pool, { account: "acct_race", mode: "test", page: 1, per_page: 25 });
+  assert.equal(page.total, 1);
+});
+
+test("create_payment: refused by the rail it stays initiated, the same key goes on", async () => {
+  room.rails.script = () => ({ outcome: AttemptOutcome.REFUSED });
+  const key = { idempotency_key: "row-05" };
+  assert.equal((await refusalOf({}, key)).refused, "upstream_error");
+  const page = await listPayments(room.db.pool, { account: ACCOUNT, mode: "test", page: 1, per_page: 1 });
+  assert.equal(page.payments[0]?.status, "initiated");
+  assert.equal((await refusalOf({ amountMinor: 500n }, key)).refused, "concurrent_request");
+  room.rails.script = () => ({ outcome: AttemptOutcome.SUCCESS });
+  const payment = await room.create({}, key);
+  assert.deepEqual([payment.id, payment.status], [page.payments[0]?.id, "success"]);
+  assert.deepEqual((await stateOf(room, payment.id)).events, ["payment.initiated", "payment.success"]);
+});
+
+test("create_payment: no retry after a 503, the sweeper gives it up after ten minutes; late money still counts", async () => {
+  room.rails.script = () => ({ outcome: AttemptOutcome.UNAVAILABLE });
+  const caller = callerOf();
+  const refused = await refusalOf({}, caller);
+  assert.deepEqual([refused.refused, refused.retry_after_s], ["temporarily_unavailable", 5]);
+  const id = caller.operation ?? "";
+  assert.equal(await room.claimOf(id), "told");
+  await room.sweep();
+  const failed = await stateOf(room, id);
+  assert.deepEqual([failed.status, failed.failure_code, failed.claim], ["failed", "operator_unavailable", "done"]);
+  assert.deepEqual([failed.books.pending, failed.books.available], [0n, 0n]);
+  await room.tellNews(room.rails.say({ id }, "success"));
+  const late = await stateOf(room, id);
+  assert.deepEqual(
+    [late.status, late.failure_code, late.books.available, late.books.fees],
+    ["success", null, 9_850n, 150n],
+  );
+  assert.deepEqual(late.events, ["payment.initiated", "payment.failed", "payment.success"]);
+});
+
+test("create_payment: the ledger is down, the lease is given back and the retry goes on", async () => {
+  room.ledger.down = true;
+  const key = { idempotency_key: "ledger" };
+  await assert.rejects(room.create({}, key), /ledger/);
+  room.ledger.down = false;
+  assert.equal((await room.create({}, key)).status, "pending");
+});
+
+test("news: repeated, older, and not drawn ones change nothing and are kept", async () => {
+  const { id } = await room.create();
+  const success = room.rails.say({ id }, "success");
+  await room.tellNews(success, success);
+  await room.tellNews(newsOf(id, "pending", 1n), newsOf(id, "failed", 1n), success);
+  await room.tellNews(newsOf(id, "failed", 9n, { failureCode: "unknown" }));
+  const { status, books, events } = await stateOf(room, id);
+  assert.deepEqual([status, books.available, books.fees], ["success", 9_850n, 150n]);
+  assert.deepEqual(events, ["payment.initiated", "payment.pending", "payment.success"]);
+  const { rows } = await room.db.pool.query(
+    "select source, says, applied from payment_news where payment_id = $1 order by rail_version, source, says",
+    [id],
+  );
+  assert.deepEqual(
+    rows.map(({ source, says, applied }) => `${source} ${says} ${applied}`),
+    ["answer accept true", "news accept false", "news reject false", "news settle true", "news reject false"],
+  );
+});
+
+test("news: another amount or currency goes to suspense, the payment stays pending until it is paid", async () => {
+  room.ledger.closed.add("suspense:plt_mtn_ci ast_ghs");
+  const one = await room.create();
+  await room.tellNews(room.rails.say(one, "success", { railAmountMinor: 9_000n }));
+  await room.tellNews(room.rails.say(one, "success", { railAmountMinor: 9_001n }));
+  const two = await room.create();
+  await room.tellNews(room.rails.say(two, "success", { railCurrency: "GHS" }));
+  for (const [payment, suspense] of [
+    [one, 9_000n],
+    [two, 10_000n],
+  ] as const) {
+    const { status, books, events } = await stateOf(room, payment.id);
+    assert.deepEqual([status, books.suspense, books.pending], ["pending", suspense, 10_000n]);
+    assert.deepEqual(events, ["payment.initiated", "payment.pending"]);
+  }
+  await room.tellNews(room.rails.say(one, "success"));
+  assert.equal((await reread(room.db.pool, one.id)).status, "success");
+});
+
+test("news: a failure and a success at once end in one success, booked once", async () => {
+  for (let round = 0; round < 10; round += 1) {
+    const payment = await room.create();
+    const failed = room.rails.say(payment, "failed", { failureCode: "unknown" });
+    const success = room.rails.say(payment, "success");
+    await Promise.all([room.tellNews(failed), room.tellNews(success), room.tellNews(success)]);
+    const { status, books, events } = await stateOf(room, payment.id);
+    assert.deepEqual([status, books.available, books.fees, books.pending], ["success", 9_850n, 150n, 0n]);
+    assert.equal(events.filter((event) => event === "payment.success").length, 1);
+  }
+});
+
+test("news: cancelled by the payer is told as payment.failed, with its own status and no failure", async () => {
+  const payment = await room.create();
+  await room.tellNews(room.rails.say(payment, "cancelled"));
+  const { status, failure_code, events } = await stateOf(room, payment.id);
+  assert.deepEqual([status, failure_code, events.at(-1)], ["cancelled", null, "payment.failed (cancelled)"]);
+});
+
+test("expiry: asked once more; unpaid is expired, paid is a success", async () => {
+  const account = "acct_expiry";
+  const [unpaid, paid, unknown] = [
+    await room.create({}, { account }),
+    await room.create({}, { account }),
+    await room.create({}, { account }),
+  ];
+  room.rails.say(paid, "success");
+  room.rails.attempts.delete(unknown.id);
+  assert.equal(await expireAll(room.rooms, account), 0);
+  await advance(account, HOUR_MS + 1);
+  assert.equal(await expireAll(room.rooms, account), 3);
+  assert.equal(await expireAll(room.rooms, account), 0);
+  for (const { id } of [unpaid, unknown]) {
+    const { status, failure_code, books, events } = await stateOf(room, id);
+    assert.deepEqual([status, failure_code, books.pending, books.available], ["failed", "expired", 0n, 0n]);
+    assert.equal(events.at(-1), "payment.failed");
+  }
+  assert.equal((await reread(room.db.pool, paid.id)).status, "success");
+  const { completed_at, expires_at } = await reread(room.db.pool, unpaid.id);
+  assert.ok(completed_at !== null && completed_at >= expires_at, "stamped by the account's own clock");
+});
+
+test("expiry: a silent rail keeps it pending for an hour, then it is expired and late money counts", async () => {
+  const account = "acct_silent";
+  const { id } = await room.create({}, { account });
+  room.rails.onAsk = () => ({ outcome: AttemptOutcome.UNKNOWN });
+  await advance(account, HOUR_MS + 1);
+  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal((await reread(room.db.pool, id)).status, "pending");
+  await advance(account, 2 * HOUR_MS + 1);
+  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal((await stateOf(room, id)).failure_code, "expired");
+  await room.tellNews(room.rails.say({ id }, "success"));
+  const { status, books } = await stateOf(room, id);
+  assert.deepEqual([status, books.available], ["success", 9_850n]);
+});
+
+test("expiry: an interrupted payment past its time is asked for, never sent", async () => {
+  const account = "acct_past";
+  room.rails.script = () => ({ outcome: AttemptOutcome.REFUSED });
+  const caller = callerOf({ account, idempotency_key: "past" });
+  assert.equal((await refusalOf({}, caller)).refused, "upstream_error");
+  await advance(account, HOUR_MS + 1);
+  const collected = room.rails.collected;
+  const payment = await room.create({}, caller);
+  assert.deepEqual([payment.status, payment.failure_code, room.rails.collected], ["failed", "expired", collected]);
+});
+
+test("get_payment: by id, reference in any case, or client_ref; another account's and mode's are unknown", async () => {
+  const payment = await room.create({ clientRef: "found" });
+  const { id, reference } = payment;
+  for (const named of [
+    { by: "id", value: id },
+    { by: "reference", value: reference },
+    { by: "client_ref", value: "found" },
+  ] as const) {
+    assert.equal((await findOwned(room.db.pool, ACCOUNT, "test", [named]))?.id, id);
+    assert.equal(await findOwned(room.db.pool, "acct_other", "test", [named]), null);
+    assert.equal(await findOwned(room.db.pool, ACCOUNT, "live", [named]), null);
+  }
+});
+
+test("list_payments: newest first, with exact totals under filters", async () => {
+  const account = "acct_list";
+  const made = [];
+  for (let n = 0; n < 5; n += 1) made.push(await room.create({ clientRef: `n-${n}` }, { account }));
+  await room.tellNews(room.rails.say(made[1] ?? assert.fail(), "success"));
+  const list = (query: object) => listPayments(room.db.pool, { account, mode: "test", page: 1, per_page: 2, ...query });
+  const first = await list({});
+  assert.deepEqual(
+    [first.total, first.has_more, first.payments.map(({ client_ref }) => client_ref)],
+    [5, true, ["n-4", "n-3"]],
+  );
+  assert.equal((await list({ status: "success" })).total, 1);
+  assert.equal((await list({ status: "pending" })).total, 4);
+  assert.deepEqual(
+    (await list({ client_ref: "n-2" })).payments.map(({ id }) => id),
+    [made[2]?.id],
+  );
+  assert.equal((await list({ created_from: made[3]?.created_at })).total >= 2, true);
+});
+
+/** The account's test clock stands `offset_ms` ahead, as the event of accounts would have it. */
+async function advance(account: string, offset_ms: number): Promise<void> {
+  await transact(room.db.pool, (tx) => setOffset(tx, account, BigInt(offset_ms)));
+}
