@@ -3,7 +3,7 @@ import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isRefusal } from "@cauri/money/refusal";
 import { type ClaimRequest, claim, eraseClaim, tellUnfinished } from "./claims.ts";
-import { again, claimed, claimNow, claimRequest } from "./claims-fixture.ts";
+import { again, claimed, claimNow, claimRequest } from "./claims-testing.ts";
 import { transact } from "./pool.ts";
 import { type TestDatabase, testDatabase } from "./testing.ts";
 

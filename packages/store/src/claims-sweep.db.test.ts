@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { decideClaim, holdLease, peek, tellUnfinished, yieldLease } from "./claims.ts";
-import { again, age, assertRefused, claimed, claimRequest, LEASE_MS, sweep } from "./claims-fixture.ts";
+import { again, age, assertRefused, claimed, claimRequest, LEASE_MS, sweep } from "./claims-testing.ts";
 import { transact } from "./pool.ts";
 import { type TestDatabase, testDatabase } from "./testing.ts";
 

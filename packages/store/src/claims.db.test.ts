@@ -12,7 +12,7 @@ import {
   claimRequest,
   LEASE_MS,
   other_payload,
-} from "./claims-fixture.ts";
+} from "./claims-testing.ts";
 import { transact } from "./pool.ts";
 import { type TestDatabase, testDatabase } from "./testing.ts";
 

@@ -1,13 +1,4 @@
 // Claims: idempotency, leases and client_refs, built once for every room that creates operations.
-//
-//   peek     before anything is asked of another room: replay, refuse, or go on with what was interrupted
-//   claim    in the transaction that writes the draft: takes the key, the client_ref and the lease
-//   holdLease    first in every later transaction of the runner: touches one row, or the runner stops
-//   decideClaim  with draft -> initiated: from here a second use of the client_ref is `already_exists`
-//   finishClaim  with the final answer | eraseClaim when refused | tellUnfinished when a 5xx was told
-//   yieldLease   after a fault of the house, so that the next runner need not wait for the lease's end
-//   dueClaims    the sweeper takes over what a crash or a silent merchant left behind
-//
 // A key is looked at first, then the operation's own id, then the client_ref. The lease's clock is the database's.
 
 import type { Mode } from "@cauri/money/mode";
@@ -16,6 +7,15 @@ import { refuse } from "@cauri/money/refusal";
 import type { Queryable, Tx } from "./pool.ts";
 
 export { fingerprint } from "./fingerprint.ts";
+
+// The order of a creation's calls:
+//   peek         before anything is asked of another room: replay, refuse, or go on with what was interrupted
+//   claim        in the transaction that writes the draft: takes the key, the client_ref and the lease
+//   holdLease    first in every later transaction of the runner: touches one row, or the runner stops
+//   decideClaim  with draft -> initiated: from here a second use of the client_ref is `already_exists`
+//   finishClaim  with the final answer | eraseClaim when refused | tellUnfinished when a 5xx was told
+//   yieldLease   after a fault of the house, so that the next runner need not wait for the lease's end
+//   dueClaims    the sweeper takes over what a crash or a silent merchant left behind
 
 /** The sweeper takes over so long after a lease ran out, so that a retry of the caller comes first. */
 const SWEEP_GRACE_MS = 1_000;

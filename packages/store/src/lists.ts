@@ -1,10 +1,4 @@
 // Lists: pages and exact totals without counting or skipping a table, however large it is.
-//
-// A row becomes visible when it gets a number `n`, gapless per account, mode and kind, together with its created_at, so
-// that number order is time order. Triggers keep counts per status and block of 4096 numbers (migrations/0004_lists.sql).
-// No filter: the total is the head, a page a range of numbers. A time range: two index look-ups give bounds in numbers.
-// A status: the total is a sum of counts, a running sum finds the block of a page, and at most one block is skipped.
-//
 // A room's table has account text, mode text, n bigint null, status text, client_ref text null, created_at timestamptz;
 // its migration calls `select install_list('payments', 'payment')`, which makes the four indexes and the triggers.
 // Lock order in a transaction: heads (nextNumbers), then rows by id, counts last (the triggers).
@@ -13,6 +7,11 @@ import type { Mode } from "@cauri/money/mode";
 import pg from "pg";
 import { pgTextArray } from "./arrays.ts";
 import type { Queryable, Tx } from "./pool.ts";
+
+// A row becomes visible when it gets a number `n`, gapless per account, mode and kind, together with its created_at, so
+// that number order is time order. Triggers keep counts per status and block of 4096 numbers (migrations/0004_lists.sql).
+// No filter: the total is the head, a page a range of numbers. A time range: two index look-ups give bounds in numbers.
+// A status: the total is a sum of counts, a running sum finds the block of a page, and at most one block is skipped.
 
 /** `n >> 12`: at most 4096 index entries are ever skipped, and a million rows have 245 counters per status. */
 const BLOCK_BITS = 12n;

@@ -1,6 +1,7 @@
 // What the tests of claims share: requests of one merchant, claims in their own transactions, and time that has passed.
 
 import assert from "node:assert/strict";
+import { systemClock } from "@cauri/money/clock";
 import { newId } from "@cauri/money/ids";
 import { isRefusal } from "@cauri/money/refusal";
 import {
@@ -22,8 +23,8 @@ type Step = typeof finishClaim;
 
 export function claimRequest(change: Partial<ClaimRequest> = {}): ClaimRequest {
   return {
-    operation_id: newId("pay", Date.now()),
-    account: newId("acct", Date.now()),
+    operation_id: newId("pay", systemClock()),
+    account: newId("acct", systemClock()),
     mode: "live",
     route: "POST /v1/payments",
     kind: "payment",
@@ -38,7 +39,7 @@ export function claimRequest(change: Partial<ClaimRequest> = {}): ClaimRequest {
 
 /** Another request of the same merchant: only the minted id differs. */
 export function again(first: ClaimRequest, change: Partial<ClaimRequest> = {}): ClaimRequest {
-  return { ...first, operation_id: newId("pay", Date.now()), ...change };
+  return { ...first, operation_id: newId("pay", systemClock()), ...change };
 }
 
 export const other_payload = fingerprint("secret", "POST /v1/payments", { amount_minor: 1n });
