@@ -6,6 +6,9 @@ import { type CountryCode, isSupportedCountry, parsePhoneNumberFromString } from
 
 export type Payer = { readonly phone?: string; readonly name?: string; readonly email?: string };
 
+/** As the wire has them: a detail that wasn't given is undefined. */
+type Given = { readonly [D in keyof Payer]: string | undefined };
+
 const E164 = /^\+[1-9]\d{6,14}$/;
 const NAME_LONGEST = 140;
 const EMAIL_LONGEST = 254;
@@ -13,7 +16,7 @@ const EMAIL_LONGEST = 254;
 const EMAIL = /^[^\s@]{1,64}@[^\s@.]+(?:\.[^\s@.]+)+$/u;
 
 /** The payer as given, checked against the country of the platform; `path` leads the refusal's field. */
-export function checkPayer(payer: Payer, country: string, path: string): Payer | Refusal {
+export function checkPayer(payer: Given, country: string, path: string): Payer | Refusal {
   const { phone, name, email } = payer;
   if (phone !== undefined && !isPhoneOf(phone, country)) {
     return refuseField(`${path}.phone`, `not a valid phone number for ${country}`);
