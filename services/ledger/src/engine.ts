@@ -18,55 +18,50 @@ const MAX_WAITING = 10_000;
 /** A caller's deadline is 8 s: who waited this long gets his 503 while he still listens. */
 const MAX_WAIT_MS = 4_000;
 
+/** Of a batch whose ids another lane takes: each repetition knows at least one more of them. */
+const MAX_ATTEMPTS = 3;
+const UNIQUE_VIOLATION = "23505";
+
 export type EngineOptions = { readonly pool: Pool; readonly max_waiting?: number };
 
 export type Engine = {
-  /** Answers one group; throws Busy when too much waits, and whatever the database throws. Repeating is always safe. */
-  post(group: GroupOrder): Promise<GroupAnswer>;
+  /**
+   * Answers groups one by one, in their order within a lane. Throws Busy when too much waits, and whatever the database
+   * throws: some of the groups may stand then. Repeating is always safe.
+   */
+  post(groups: readonly GroupOrder[]): Promise<GroupAnswer[]>;
   /** Expires due holds that no transfer touches; true when there may be more. */
   sweep(): Promise<boolean>;
 };
 
+type Queue = (group: GroupOrder) => Promise<GroupAnswer>;
+
 export function startEngine({ pool, max_waiting = MAX_WAITING }: EngineOptions): Engine {
-  const lanes = new Map<string, Promise<number | null>>();
-  const queues = new Map<number, (group: GroupOrder) => Promise<GroupAnswer>>();
+  const queues = new Map<string, Queue>();
 
   /** Lanes are never deleted, so what was found stays true; what was not found may be opened at any time. */
-  async function laneOf(asset_id: string, book: Book): Promise<number | null> {
+  async function findQueue(asset_id: string, book: Book): Promise<Queue> {
     const key = `${book}/${asset_id}`;
-    const known = lanes.get(key);
+    const known = queues.get(key);
     if (known !== undefined) return known;
-    const asked = findLane(pool, asset_id, book);
-    lanes.set(key, asked);
-    const lane_id = await asked.catch(() => null);
-    if (lane_id === null) lanes.delete(key);
-    return asked;
-  }
-
-  function queueOf(lane_id: number): (group: GroupOrder) => Promise<GroupAnswer> {
-    const known = queues.get(lane_id);
-    if (known !== undefined) return known;
-    const queue = coalesce<GroupOrder, GroupAnswer>({
-      run: (groups) => runAll(pool, lane_id, groups),
-      max_batch: MAX_BATCH,
-      max_waiting,
-      max_wait_ms: MAX_WAIT_MS,
-      observe: observeBatchSize,
-    });
-    queues.set(lane_id, queue);
+    const lane_id = await findLane(pool, asset_id, book);
+    // Nothing can be booked where no lane is, but an id may be known from another one.
+    if (lane_id === null) return async (group) => (await runBatch(pool, 0, [group])).answers[0] ?? unanswered();
+    // Another caller may have asked at the same time: a lane has one queue, or its callers would not share batches.
+    const queue = queues.get(key) ?? openQueue(pool, lane_id, max_waiting);
+    queues.set(key, queue);
     return queue;
   }
 
   return {
-    async post(group) {
-      changeQueue(1);
+    async post(groups) {
+      changeQueue(groups.length);
       try {
-        const lane_id = await laneOf(group.asset_id, group.book);
-        // Nothing can be booked where no lane is, but an id may be known from another one.
-        if (lane_id === null) return (await runBatch(pool, 0, [group])).answers[0] ?? unanswered();
-        return await queueOf(lane_id)(group);
+        const found = await Promise.all(groups.map(({ asset_id, book }) => findQueue(asset_id, book)));
+        // All in one go, so that no other caller's groups come between and the order is kept.
+        return await Promise.all(groups.map((group, index) => found[index]?.(group) ?? unanswered()));
       } finally {
-        changeQueue(-1);
+        changeQueue(-groups.length);
       }
     },
     async sweep() {
@@ -80,6 +75,16 @@ export function startEngine({ pool, max_waiting = MAX_WAITING }: EngineOptions):
   };
 }
 
+function openQueue(pool: Pool, lane_id: number, max_waiting: number): Queue {
+  return coalesce<GroupOrder, GroupAnswer>({
+    run: (groups) => runAll(pool, lane_id, groups),
+    max_batch: MAX_BATCH,
+    max_waiting,
+    max_wait_ms: MAX_WAIT_MS,
+    observe: observeBatchSize,
+  });
+}
+
 /** A coalesced batch in transactions of bounded size, in its order. */
 async function runAll(pool: Pool, lane_id: number, groups: readonly GroupOrder[]): Promise<(GroupAnswer | Error)[]> {
   const answers: (GroupAnswer | Error)[] = [];
@@ -91,12 +96,18 @@ async function runAll(pool: Pool, lane_id: number, groups: readonly GroupOrder[]
  * A batch that fails is run again group by group, so that a broken one fails alone. Not so when the database itself is
  * away: nobody would fare better, and each would wait for its own time-out.
  */
-async function runChunk(pool: Pool, lane_id: number, chunk: readonly GroupOrder[]): Promise<(GroupAnswer | Error)[]> {
+async function runChunk(
+  pool: Pool,
+  lane_id: number,
+  chunk: readonly GroupOrder[],
+  attempt = 1,
+): Promise<(GroupAnswer | Error)[]> {
   try {
     return [...(await runBatch(pool, lane_id, chunk)).answers];
   } catch (error) {
-    const failed = chunk.map(() => asError(error));
-    if (chunk.length === 1 || isUnavailable(error)) return failed;
+    // Another lane has taken an id between our reading and our writing: now it is there to be read.
+    if (isTaken(error) && attempt < MAX_ATTEMPTS) return await runChunk(pool, lane_id, chunk, attempt + 1);
+    if (chunk.length === 1 || isUnavailable(error)) return chunk.map(() => asError(error));
   }
   const answers: (GroupAnswer | Error)[] = [];
   for (const group of chunk) answers.push(...(await runChunk(pool, lane_id, [group])));
@@ -151,6 +162,10 @@ function chunksOf(groups: readonly GroupOrder[]): GroupOrder[][] {
     size += group.transfers.length;
   }
   return chunks;
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === UNIQUE_VIOLATION;
 }
 
 function asError(error: unknown): Error {

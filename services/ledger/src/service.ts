@@ -45,7 +45,7 @@ export function ledgerService({ pool, engine }: { pool: Pool; engine: Engine }):
     post: async (request) => {
       const groups = readPost(request);
       if (isRefusal(groups)) return groups;
-      return writePost(await Promise.all(groups.map((group) => engine.post(group))));
+      return writePost(await engine.post(groups));
     },
     getAccounts: async (request) => {
       const names = readNames(request.accounts);
