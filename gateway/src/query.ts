@@ -27,8 +27,8 @@ export function readQuery(
     }
     // Of a repeated parameter the last counts, as of a repeated key in a body; a list collects them.
     if (field.fieldKind === "list")
-      fields[field.name] = [...((fields[field.name] as unknown[]) ?? []), typed(field, text)];
-    else fields[field.name] = typed(field, text);
+      fields[field.name] = [...((fields[field.name] as unknown[]) ?? []), typedText(field, text)];
+    else fields[field.name] = typedText(field, text);
   }
   return { fields };
 }
@@ -41,7 +41,8 @@ function decode(text: string): string | undefined {
   }
 }
 
-function typed(field: DescField, text: string): unknown {
+/** A text of a path or query in its field's type; what has the wrong form stays a text, which the schema refuses. */
+export function typedText(field: DescField, text: string): unknown {
   if (field.scalar === undefined || field.scalar === ScalarType.STRING || field.scalar === ScalarType.BYTES)
     return text;
   if (field.scalar === ScalarType.BOOL) return text === "true" ? true : text === "false" ? false : text;

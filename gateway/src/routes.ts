@@ -5,6 +5,7 @@ import { type DescMethod, type FileRegistry, getOption, hasOption } from "@bufbu
 import { ID_PREFIXES } from "@cauri/money/ids";
 import { Auth, Door, type Route as RouteOption, route as routeOption } from "@cauri/proto/es/cauri/api/v1/options_pb";
 import { isFieldMask, isInternal, isTimestamp } from "@cauri/rpc/json-form";
+import { meanings } from "@cauri/rpc/reasons";
 import { servicesOf } from "./image.ts";
 
 export const SCOPES = [
@@ -54,6 +55,8 @@ export type Route = {
   readonly body_limit: number;
   readonly stream: boolean;
   readonly tag: string;
+  /** Reasons beyond those that follow from the options, for the documentation. */
+  readonly refusals: readonly string[];
 };
 
 /** Thrown at boot: the sentence names the RPC and what is wrong with its options. */
@@ -113,6 +116,7 @@ export function readRoute(rpc: DescMethod, option: RouteOption): Route {
     body_limit: Number(option.bodyLimit) || BODY_LIMIT,
     stream: option.stream,
     tag: option.tag,
+    refusals: option.refusals,
   };
   checkDoor(route, option, say);
   checkRights(route, say);
@@ -170,6 +174,8 @@ function checkRights(route: Route, say: Say): void {
   if (route.product && !(PRODUCTS as readonly string[]).includes(route.product))
     say(`there is no product ${route.product}`);
   if (route.option && !(OPTIONS as readonly string[]).includes(route.option)) say(`there is no option ${route.option}`);
+  for (const reason of route.refusals) if (!meanings.has(reason)) say(`there is no reason ${reason}`);
+  if (route.door === "public" && !route.tag) say("a public route needs its tag");
   if (route.refuses_test && route.needs_live && route.rest?.verb === "GET") say("a read never needs live activation");
 }
 

@@ -140,7 +140,7 @@ function fieldStep(field: DescField, style: Style): (from: Plain, to: JsonObject
     const value = get(from);
     if (value === undefined) return;
     const written = write(value);
-    if (present || !isZero(written) || (required && typeof written !== "string")) to[name] = written;
+    if (present || !isZero(written) || (required && typeof written === "number")) to[name] = written;
   };
 }
 

@@ -1,0 +1,124 @@
+// The contract's order of checks, and what every answer carries, at a real door before doubled services.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openDoor } from "./testing.ts";
+
+const STATUS = { pending: 1, approved: 2, suspended: 3, closed: 4 } as const;
+
+test("admission: a key is asked for first, whatever the path or the body", async (t) => {
+  const door = await openDoor(t);
+  for (const path of [
+    "/v1/payments",
+    "/v1/nowhere",
+    "/v1",
+    "/v1/%zz",
+    "/cauri.collections.v1.PaymentService/GetPayment",
+  ]) {
+    const answer = await door.send({ method: "POST", path, body: "{", headers: { "content-type": "text/plain" } });
+    assert.equal(answer.status, 401, path);
+  }
+  const { json, headers } = await door.send({ path: "/v1/payments" });
+  assert.deepEqual(Object.keys(json), ["error"]);
+  assert.deepEqual(Object.keys(json.error), ["code", "message"]);
+  assert.equal(json.error.code, "missing_api_key");
+  assert.equal(headers["ratelimit"], undefined, "only authenticated answers tell the limit");
+  assert.equal(headers["cache-control"], "no-store");
+});
+
+test("admission: a scheme other than Bearer counts as absent, and X-API-Key then counts", async (t) => {
+  const door = await openDoor(t);
+  const key = door.key();
+  const get = (headers: Record<string, string>) => door.send({ path: "/v1/openapi.json", headers });
+  assert.equal((await get({ authorization: `Basic ${key}` })).json.error.code, "missing_api_key");
+  assert.equal((await get({ authorization: "Bearer " })).json.error.code, "missing_api_key");
+  assert.equal((await get({ authorization: "Basic xyz", "x-api-key": key })).status, 200);
+  assert.equal((await get({ "x-api-key": key })).status, 200);
+  assert.equal((await get({ authorization: `bearer ${key}` })).status, 200);
+  assert.equal(
+    (await get({ authorization: "Bearer sk_test_wrong", "x-api-key": key })).json.error.code,
+    "invalid_api_key",
+  );
+  assert.equal((await door.send({ path: `/v1/openapi.json?api_key=${key}` })).json.error.code, "missing_api_key");
+});
+
+test("admission: 404 and 405 come after the key and before the account", async (t) => {
+  const door = await openDoor(t);
+  const headers = { authorization: `Bearer ${door.key({ accountStatus: STATUS.pending, scopes: [] })}` };
+  const send = (method: string, path: string) => door.send({ method, path, headers });
+  assert.equal((await send("GET", "/v1/nowhere")).json.error.code, "not_found");
+  assert.equal((await send("GET", "/v1/payments/%E0%A4%A")).status, 404);
+  assert.equal((await send("GET", "/v1/payments/")).status, 404);
+  const wrong = await send("PUT", "/v1/payments");
+  assert.equal(wrong.json.error.code, "method_not_allowed");
+  assert.equal(wrong.headers.allow, "GET, HEAD, POST");
+  for (const method of ["OPTIONS", "PROPFIND", "TRACE"])
+    assert.equal((await send(method, "/v1/payments")).status, 405, method);
+  assert.equal((await send("GET", "/v1/payments")).json.error.code, "client_inactive");
+});
+
+test("admission: account, scope and body in this order", async (t) => {
+  const door = await openDoor(t);
+  const post = async (key: string, body: string, type = "text/plain") => {
+    const headers = { authorization: `Bearer ${key}`, "content-type": type };
+    return (await door.send({ method: "POST", path: "/v1/payments", headers, body })).json.error.code;
+  };
+  const large = `{"description":"${"x".repeat(1_100_000)}"}`;
+  assert.equal(await post(door.key({ known: false }), large), "invalid_api_key");
+  assert.equal(await post(door.key({ accountStatus: STATUS.closed }), large), "invalid_api_key");
+  assert.equal(await post(door.key({ accountStatus: STATUS.suspended, scopes: [] }), large), "client_inactive");
+  assert.equal(await post(door.key({ scopes: ["can_read_transactions"] }), large), "insufficient_scope");
+  assert.equal(await post(door.key(), large), "unsupported_media_type");
+  assert.equal(await post(door.key(), large, "application/json"), "payload_too_large");
+  assert.equal(await post(door.key(), "{", "application/json"), "invalid_request");
+});
+
+test("admission: the limit counts what is not found too, and a refused request is told when to come again", async (t) => {
+  const door = await openDoor(t, { limit: 3 });
+  const headers = { authorization: `Bearer ${door.key()}` };
+  const left: string[] = [];
+  for (const path of ["/v1/openapi.json", "/v1/nowhere", "/v1/openapi.json"]) {
+    const answer = await door.send({ path, headers });
+    assert.equal(answer.headers["ratelimit-policy"], '"default";q=3;w=60');
+    left.push(String(answer.headers["ratelimit"]).split(";")[1] ?? "");
+  }
+  assert.deepEqual(left, ["r=2", "r=1", "r=0"]);
+  const refused = await door.send({ path: "/v1/nowhere", headers });
+  assert.equal(refused.status, 429);
+  assert.equal(refused.json.error.code, "rate_limited");
+  assert.equal(refused.headers["ratelimit"], `"default";r=0;t=${refused.headers["retry-after"]}`);
+  assert.equal(refused.headers["retry-after"], "60");
+  assert.equal((await door.send({ path: "/v1/openapi.json", headers: { "x-api-key": door.key() } })).status, 200);
+});
+
+test("admission: unknown keys are limited by client address, known ones from there are not", async (t) => {
+  const door = await openDoor(t, { unknown_limit: 2 });
+  const from = (address: string, key: string) =>
+    door.send({ path: "/v1/openapi.json", headers: { "x-forwarded-for": address, "x-api-key": key } });
+  const codes: number[] = [];
+  for (let i = 0; i < 3; i += 1) codes.push((await from("198.51.100.1", door.key({ known: false }))).status);
+  assert.deepEqual(codes, [401, 401, 429]);
+  assert.equal((await from("198.51.100.2", "sk_test_short")).status, 401);
+  assert.equal((await from("198.51.100.1", door.key())).status, 200);
+});
+
+test("admission: a request id that is valid is kept, another is replaced, and every answer has one", async (t) => {
+  const door = await openDoor(t);
+  const kept = await door.send({ path: "/nowhere", headers: { "x-request-id": "abc-1" } });
+  assert.equal(kept.status, 404);
+  assert.equal(kept.headers["x-request-id"], "abc-1");
+  const minted = await door.send({ path: "/healthz", headers: { "x-request-id": "with space" } });
+  assert.match(String(minted.headers["x-request-id"]), /^req_[0-9A-Z]{26}$/);
+});
+
+test("admission: the log names template, status and key id, and neither URL nor key", async (t) => {
+  const door = await openDoor(t);
+  const key = door.key({ keyId: "key_seen" });
+  await door.send({ path: "/v1/payments/secret-ref?client_ref=hidden", headers: { authorization: `Bearer ${key}` } });
+  const line = door.lines.find((one) => one["msg"] === "request");
+  assert.equal(line?.["route"], "/v1/payments/:id");
+  assert.equal(line?.["key_id"], "key_seen");
+  assert.equal(line?.["status"], 500);
+  const all = JSON.stringify(door.lines);
+  for (const secret of [key, "secret-ref", "hidden"]) assert.ok(!all.includes(secret), secret);
+});

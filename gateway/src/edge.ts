@@ -1,0 +1,298 @@
+// What every request of a door meets, whatever it asks for: its id, the checks in the contract's order, the error
+// envelope, one canonical log line and its numbers. Logs and numbers name the route's template, never the URL.
+
+import type { Readable } from "node:stream";
+import { newId } from "@cauri/money/ids";
+import type { Log } from "@cauri/rpc/log";
+import { Histogram } from "@cauri/rpc/metrics";
+import { meaningOf } from "@cauri/rpc/reasons";
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import { type Authenticate, authorize } from "./admit.ts";
+import type { KeyHolder } from "./keys.ts";
+import type { Verdict } from "./rate-limit.ts";
+import { defect, type EdgeRefusal, edgeRefusal, RefusedEarly, sentenceOf, unavailable } from "./reasons.ts";
+import type { Route } from "./routes.ts";
+import { isRpcPath, sendRpcRefusal } from "./rpc-refusal.ts";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** The key's holder, once authenticated. */
+    holder: KeyHolder | null;
+    /** The public code of the error that is answered, for the log. */
+    refused: string | null;
+  }
+  interface FastifyContextConfig {
+    /** The routed RPC behind a path. */
+    route?: Route;
+    /** How a body is taken; without it a body is not read at all. */
+    body?: BodyRule;
+  }
+}
+
+export type BodyRule = {
+  readonly limit: number;
+  /** Only `application/json` is taken. */
+  readonly json: boolean;
+  /** An empty body does, whatever its type: nothing in it is required. */
+  readonly may_be_empty: boolean;
+};
+
+/** A head and body that take longer than this are a slow-body attack or a dead line. */
+const REQUEST_TIMEOUT_MS = 30_000;
+const HEADERS_TIMEOUT_MS = 10_000;
+/** Longer than the idle time-out of usual load balancers (60 s), so that they never meet a closed line. */
+const KEEP_ALIVE_MS = 72_000;
+/** Ids and texts in a path are bounded by what they name, not by the router. */
+const MAX_PARAM_LENGTH = 16_384;
+const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
+/** No route has this path: what cannot be decoded goes on to the 404, after the checks that come before it. */
+const UNDECODABLE = "~";
+
+const seconds = new Histogram({
+  name: "cauri_http_request_seconds",
+  help: "Duration of HTTP requests by door, method, route template and status.",
+  labelNames: ["door", "method", "route", "status"],
+  buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+});
+
+export type EdgeOptions = {
+  readonly door: "public" | "admin";
+  readonly log: Log;
+  /** Networks whose X-Forwarded-For is believed. */
+  readonly trusted_proxies: readonly string[];
+};
+
+/** A Fastify app that knows request ids, bodies, errors, logs and numbers, but no route yet. */
+export function createEdge({ door, log, trusted_proxies }: EdgeOptions): FastifyInstance {
+  const app = fastify({
+    logger: false,
+    trustProxy: trusted_proxies.length > 0 ? [...trusted_proxies] : false,
+    genReqId: (raw) => requestId(raw.headers["x-request-id"]),
+    rewriteUrl: (raw) => decodable(raw.url ?? "/"),
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS },
+    // A line that is still open while we drain is served, and told to close: a rolling restart loses no request.
+    return503OnClosing: false,
+    forceCloseConnections: "idle",
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: () => ({}) },
+    clientErrorHandler: (error, socket) => {
+      if (!socket.writable) return;
+      const [code, text] = CLIENT_ERRORS[error.code] ?? [400, "Bad Request"];
+      const body = JSON.stringify({ error: { code: "invalid_request", message: text.toLowerCase() } });
+      socket.end(
+        `HTTP/1.1 ${code} ${text}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+      );
+    },
+  });
+  app.decorateRequest("holder", null);
+  app.decorateRequest("refused", null);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", (request: FastifyRequest, payload: Readable) => readBody(request, payload));
+  app.addHook("onRequest", async (request, reply) => {
+    reply.header("X-Request-Id", request.id);
+  });
+  app.setNotFoundHandler(() => {
+    throw new RefusedEarly(edgeRefusal("not_found", "there is nothing at this path"));
+  });
+  app.setErrorHandler((error, request, reply) => refuse(request, reply, refusalOfError(error, request, log)));
+  app.addHook("onResponse", async (request, reply) => {
+    const route = request.routeOptions.url ?? "unknown";
+    const { statusCode: code, elapsedTime: ms } = reply;
+    seconds.observe({ door, method: request.method, route, status: code }, ms / 1000);
+    if (route === "/healthz" || route === "/readyz" || route === "/metrics") return;
+    const { key_id, account, mode } = request.holder ?? {};
+    log.info(
+      {
+        request: request.id,
+        door,
+        method: request.method,
+        route,
+        status: code,
+        ms: Math.round(ms * 10) / 10,
+        key_id,
+        account,
+        mode,
+        code: request.refused ?? undefined,
+      },
+      "request",
+    );
+  });
+  return app;
+}
+
+const CLIENT_ERRORS: { readonly [code: string]: readonly [number, string] } = {
+  HPE_HEADER_OVERFLOW: [431, "Request Header Fields Too Large"],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, "Request Timeout"],
+};
+
+export type GuardOptions = {
+  readonly authenticate: Authenticate;
+  /** Value of RateLimit-Policy: `"default";q=300;w=60`. */
+  readonly policy: string;
+  /** Whether a key is asked for at this path. */
+  readonly needs_key: (path: string) => boolean;
+};
+
+/** Puts the contract's order of checks before every path that asks for a key, and 404 and 405 after them. */
+export function guard(app: FastifyInstance, { authenticate, policy, needs_key }: GuardOptions): void {
+  app.addHook("onRequest", async (request, reply) => {
+    const path = pathOf(request.url);
+    if (needs_key(path)) {
+      if (path.startsWith("/v1")) reply.header("Cache-Control", "no-store");
+      const { holder, refusal, verdict } = await authenticate({
+        authorization: request.headers.authorization,
+        api_key: firstOf(request.headers["x-api-key"]),
+        address: request.ip,
+      });
+      request.holder = holder;
+      if (verdict !== null) await tellRate(reply, verdict, policy);
+      if (refusal !== null) return refuse(request, reply, refusal);
+    }
+    return undefined;
+  });
+  refuseMissing(app);
+  app.addHook("onRequest", async (request, reply) => {
+    if (request.holder === null) return undefined;
+    const refusal = authorize(request.holder, request.routeOptions.config.route);
+    return refusal === null ? undefined : refuse(request, reply, refusal);
+  });
+}
+
+/** Answers 404, and 405 with `Allow`, before a body is looked at. Call it before the routes are added. */
+export function refuseMissing(app: FastifyInstance): void {
+  const places = new Places();
+  app.addHook("onRoute", ({ method, url }) => places.add(method, url));
+  app.addHook("onRequest", async (request, reply) => {
+    const path = pathOf(request.url);
+    // The router would take nothing for a parameter: an empty segment names nothing.
+    const missing = request.is404 || /\/(?:\/|$)/.test(path);
+    return missing ? refuse(request, reply, places.missing(path, reply)) : undefined;
+  });
+}
+
+/** In the form of the door: the error envelope, or the RPC protocol's own error under an RPC's path. */
+function refuse(request: FastifyRequest, reply: FastifyReply, refusal: EdgeRefusal): FastifyReply {
+  return isRpcPath(request.url) ? sendRpcRefusal(request, reply, refusal) : sendRefusal(request, reply, refusal);
+}
+
+/** Writes the RateLimit headers and holds a call that passes in a moment. */
+async function tellRate(reply: FastifyReply, verdict: Verdict, policy: string): Promise<void> {
+  reply.header("RateLimit-Policy", policy);
+  reply.header("RateLimit", `"default";r=${verdict.left};t=${verdict.reset_s}`);
+  // A timer may fire a little early; a call must not pass before its instant.
+  if (verdict.admitted && verdict.delay_ms > 0) {
+    await new Promise((resolve) => setTimeout(resolve, verdict.delay_ms + 1));
+  }
+}
+
+/** The error envelope: exactly code and message. */
+export function sendRefusal(request: FastifyRequest, reply: FastifyReply, refusal: EdgeRefusal): FastifyReply {
+  const { http, code } = meaningOf(refusal.refused);
+  request.refused = code;
+  const retry_after_s = refusal.retry_after_s ?? (http === 503 || http === 429 ? 1 : undefined);
+  if (retry_after_s !== undefined) reply.header("Retry-After", retry_after_s);
+  // The rest of an unread body would be taken for the next request: the line is closed instead.
+  if (http === 413) reply.header("Connection", "close");
+  return reply
+    .code(http)
+    .type("application/json; charset=utf-8")
+    .send(JSON.stringify({ error: { code, message: sentenceOf(refusal) } }));
+}
+
+function refusalOfError(error: unknown, request: FastifyRequest, log: Log): EdgeRefusal {
+  if (error instanceof RefusedEarly) return error.refusal;
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
+  if (error instanceof Error && "unavailable" in error && error.unavailable === true) return unavailable();
+  // The client went away in the middle of its body: nobody reads this answer.
+  if (code === "ECONNRESET" || code === "ECONNABORTED") return edgeRefusal("invalid_request", "the body broke off");
+  log.error({ request: request.id, err: error }, "a handler failed");
+  return defect();
+}
+
+async function readBody(request: FastifyRequest, payload: Readable): Promise<Buffer | undefined> {
+  const rule = request.routeOptions.config.body;
+  if (rule === undefined) return undefined;
+  const { headers } = request;
+  const declared = Number(headers["content-length"] ?? 0);
+  const fits = !rule.json || isJson(headers["content-type"]);
+  if (rule.json && headers["content-encoding"] !== undefined) throw new RefusedEarly(notJson());
+  if (!fits && (declared > 0 || !rule.may_be_empty)) throw new RefusedEarly(notJson());
+  if (declared > rule.limit) throw new RefusedEarly(tooLarge(rule.limit));
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of payload as AsyncIterable<Buffer>) {
+    // A body without a declared length may still turn out to be empty; at its first byte the type counts.
+    if (!fits) throw new RefusedEarly(notJson());
+    size += chunk.length;
+    if (size > rule.limit) throw new RefusedEarly(tooLarge(rule.limit));
+    chunks.push(chunk);
+  }
+  return chunks.length === 1 ? chunks[0] : Buffer.concat(chunks);
+}
+
+function isJson(content_type: string | undefined): boolean {
+  const [type = "", ...parameters] = (content_type ?? "").toLowerCase().split(";");
+  if (type.trim() !== "application/json") return false;
+  return parameters.every((parameter) => {
+    const [name = "", value = ""] = parameter.split("=").map((part) => part.trim().replaceAll('"', ""));
+    return name !== "charset" || value === "utf-8" || value === "utf8";
+  });
+}
+
+function notJson(): EdgeRefusal {
+  return edgeRefusal("unsupported_media_type", "the body must be application/json in UTF-8, without Content-Encoding");
+}
+
+function tooLarge(limit: number): EdgeRefusal {
+  return edgeRefusal("payload_too_large", `the body must have at most ${limit} bytes`);
+}
+
+function requestId(inbound: string | string[] | undefined): string {
+  return typeof inbound === "string" && REQUEST_ID.test(inbound) ? inbound : newId("req", Date.now());
+}
+
+function decodable(url: string): string {
+  const path = pathOf(url);
+  if (!path.includes("%")) return url;
+  try {
+    decodeURIComponent(path);
+    return url;
+  } catch {
+    // The first segment stays, because it tells whether a key is asked for.
+    return `/${path.split("/")[1]?.replaceAll("%", "") ?? ""}/${UNDECODABLE}`;
+  }
+}
+
+function pathOf(url: string): string {
+  const end = url.search(/[?#]/);
+  return end === -1 ? url : url.slice(0, end);
+}
+
+function firstOf(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header[0] : header;
+}
+
+/** Every path that the app serves, with its methods: what the router could not place is 405 here or 404 nowhere. */
+class Places {
+  readonly #places = new Map<string, { readonly shape: RegExp; readonly methods: Set<string> }>();
+
+  add(method: string | string[], url: string): void {
+    const shape = url.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/:[A-Za-z_]+/g, "[^/]+");
+    const place = this.#places.get(shape) ?? { shape: new RegExp(`^${shape}$`), methods: new Set() };
+    for (const one of [method].flat()) place.methods.add(one);
+    this.#places.set(shape, place);
+  }
+
+  missing(path: string, reply: FastifyReply): EdgeRefusal {
+    const methods = new Set<string>();
+    for (const place of this.#places.values()) {
+      if (place.shape.test(path)) for (const method of place.methods) methods.add(method);
+    }
+    if (methods.size === 0) return edgeRefusal("not_found", "there is nothing at this path");
+    const allowed = [...methods].sort().join(", ");
+    reply.header("Allow", allowed);
+    return edgeRefusal("method_not_allowed", `this path knows ${allowed}`);
+  }
+}

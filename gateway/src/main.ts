@@ -1,0 +1,86 @@
+// Wiring of the edge: descriptors -> routes -> doors; accounts and the rate limit behind them; a drain at the end.
+
+import { openEvents } from "@cauri/events/events";
+import { watchPool } from "@cauri/rpc/metrics";
+import { runProcess } from "@cauri/rpc/process";
+import { openPool } from "@cauri/store/pool";
+import { createAdminDoor } from "./admin-door.ts";
+import { createAuthenticate } from "./admit.ts";
+import { loadImage } from "./image.ts";
+import { createInvoke } from "./invoke.ts";
+import { createKeys, resolveBy } from "./keys.ts";
+import { listen } from "./listen.ts";
+import { openApiDocument } from "./openapi.ts";
+import { createPublicDoor } from "./public-door.ts";
+import { createLimiter, createLocalLimiter, HOLD_MS, limiterNews } from "./rate-limit.ts";
+import { admitInStore } from "./rate-store.ts";
+import { readRoutes } from "./routes.ts";
+import { connectUpstreams, roomAddresses } from "./upstream.ts";
+
+/** A change of a key or an account takes effect in every replica at once; the key cache's age limit stands behind it. */
+const KEY_NEWS = ["cauri.accounts.key.changed", "cauri.accounts.account.changed"];
+
+await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness }) => {
+  const registry = loadImage();
+  const routes = readRoutes(registry);
+  const upstreams = connectUpstreams(roomAddresses(routes, settings), settings.CAURI_RPC_TOKEN);
+  atDrain("channels", () => upstreams.close());
+  for (const room of upstreams.rooms) atReady(room, () => upstreams.probe(room));
+
+  const pool = openPool({
+    url: settings.CAURI_GATEWAY_DATABASE_URL,
+    name: "gateway",
+    max: settings.CAURI_DATABASE_POOL,
+    log,
+  });
+  watchPool("gateway", pool);
+  atDrain("database", () => pool.end());
+
+  const window_ms = settings.CAURI_RATE_WINDOW_S * 1_000;
+  const rule = { limit: settings.CAURI_RATE_LIMIT, window_ms, hold_ms: HOLD_MS };
+  const limiter = createLimiter({
+    rule,
+    replicas: settings.CAURI_GATEWAY_REPLICAS,
+    ask: (keys, calls) => admitInStore(pool, keys, calls, rule),
+    news: limiterNews(log),
+  });
+  atDrain("rate limit", () => limiter.stop());
+
+  const keys = createKeys({ pepper: settings.CAURI_KEY_PEPPER, resolve: resolveBy(upstreams) });
+  // Not waited for: without NATS everything is served, and changes of keys are seen within their age limit.
+  const events = openEvents({ nats_url: settings.NATS_URL, room: "gateway", log });
+  events.then(
+    (open) => open.onChange(KEY_NEWS, () => keys.forget()),
+    (error: unknown) => log.error({ err: error }, "no news of keys: changes take effect within their age limit"),
+  );
+  const unknown = createLocalLimiter({ limit: settings.CAURI_UNKNOWN_KEY_LIMIT, window_ms, hold_ms: 0 });
+  const invoke = createInvoke(upstreams, log);
+  const publicDoor = await createPublicDoor({
+    routes,
+    upstreams,
+    invoke,
+    authenticate: createAuthenticate({ keys, limiter, unknown }),
+    policy: `"default";q=${rule.limit};w=${settings.CAURI_RATE_WINDOW_S}`,
+    document: openApiDocument(registry),
+    readiness,
+    trusted_proxies: settings.CAURI_TRUSTED_PROXIES.split(",")
+      .map((network) => network.trim())
+      .filter(Boolean),
+    log,
+  });
+  const adminDoor = await createAdminDoor({
+    routes,
+    invoke,
+    operator_token: settings.CAURI_OPERATOR_TOKEN,
+    readiness,
+    log,
+  });
+  const ports = {
+    public: await listen(publicDoor, settings.CAURI_PUBLIC_HOST, settings.CAURI_PORT),
+    admin: await listen(adminDoor, settings.CAURI_BIND_HOST, settings.CAURI_ADMIN_PORT),
+  };
+  // Last in, first out: the doors finish what runs while everything behind them still stands.
+  atDrain("admin door", () => adminDoor.close());
+  atDrain("public door", () => publicDoor.close());
+  return { ports };
+});

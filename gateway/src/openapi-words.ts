@@ -1,0 +1,240 @@
+// Texts of the OpenAPI document that do not come from the proto: the front page, the errors of each status, headers.
+
+import type { DescField } from "@bufbuild/protobuf";
+import { ReasonSchema } from "@cauri/proto/es/cauri/api/v1/reason_pb";
+import { meaningOf } from "@cauri/rpc/reasons";
+import { commentOf } from "./image.ts";
+import type { Schema } from "./schema.ts";
+
+export const FRONT_PAGE = `Cauri is a payment gateway for merchant accounts, driven by JSON over HTTPS.
+
+**Mode.** A key with the prefix \`sk_test_\` runs all the code and moves no money; \`sk_live_\` moves real money. Webhook
+endpoints see both modes: the 12 characters of an operation's \`reference\` begin with \`TEST\` in test mode, and in live
+mode never.
+
+**Amounts** are integers in minor units of the asset, written in digits alone. **Times** are RFC 3339, UTC, with
+milliseconds. Every field of an answer is always present; an absent value is \`null\`, an empty list \`[]\`. Unknown fields
+of a request are ignored, and \`null\` means absent.
+
+**Idempotency.** Send an \`Idempotency-Key\` with every creation, one key per operation. After a 502, a 503 or no answer at
+all repeat the request with the same key: you get the original operation, never a second one.
+
+**Limits.** 300 requests per minute and key; beyond it 429 with \`Retry-After\`.
+
+**Paths.** An operation is found by its id, by its \`reference\` or by your own \`client_ref\`.`;
+
+/** The words of an enum with their comments, as a list. */
+export function enumWordsDoc(field: DescField): string {
+  if (field.enum === undefined) return "";
+  const words = field.enum.values.filter((value) => value.number !== 0);
+  return words.map((value) => `- \`${value.localName.toLowerCase()}\`: ${commentOf(value)}`).join("\n");
+}
+
+/** Sentences of the reasons, from the comments of the generated descriptor's image. */
+export type ReasonTexts = ReadonlyMap<string, string>;
+
+/** Error responses by status, each with the codes that the route can give there; equal ones are written down once. */
+export function errorResponses(
+  reasons: readonly string[],
+  texts: ReasonTexts,
+  shared: { [name: string]: Schema },
+): { [status: string]: Schema } {
+  const by_status = new Map<number, string[]>();
+  for (const reason of reasons) {
+    const { http } = meaningOf(reason);
+    by_status.set(http, [...(by_status.get(http) ?? []), reason]);
+  }
+  const responses: { [status: string]: Schema } = {};
+  for (const [status, words] of [...by_status].sort(([one], [other]) => one - other)) {
+    const codes = [...new Set(words.map((word) => meaningOf(word).code))];
+    const description = words.map((word) => `\`${meaningOf(word).code}\`: ${texts.get(word) ?? ""}`).join("\n\n");
+    const name = [status, ...codes].join("_");
+    shared[name] = {
+      description,
+      headers: {
+        ...COMMON_HEADERS,
+        ...(status === 429 || status === 503 || status === 409 ? { "Retry-After": header("RetryAfter") } : {}),
+        ...(status === 405 ? { Allow: header("Allow") } : {}),
+      },
+      content: { "application/json": { schema: errorSchema(codes) } },
+    };
+    responses[String(status)] = { $ref: `#/components/responses/${name}` };
+  }
+  return responses;
+}
+
+function errorSchema(codes: readonly string[]): Schema {
+  return {
+    allOf: [
+      { $ref: "#/components/schemas/Error" },
+      { type: "object", properties: { error: { type: "object", properties: { code: { enum: [...codes] } } } } },
+    ],
+  };
+}
+
+export const ERROR_SCHEMA: Schema = {
+  description: "Every failure has this form.",
+  type: "object",
+  required: ["error"],
+  properties: {
+    error: {
+      description: "What went wrong.",
+      type: "object",
+      required: ["code", "message"],
+      properties: {
+        code: {
+          description: "A word for programs.",
+          type: "string",
+          enum: [
+            ...new Set(
+              ReasonSchema.values.filter((v) => v.number !== 0).map((v) => meaningOf(v.localName.toLowerCase()).code),
+            ),
+          ].filter((code) => code !== "operator_refused"),
+        },
+        message: {
+          description: "A sentence for people; of a 422 it begins with the field's path.",
+          type: "string",
+          examples: ["amount_minor: is required"],
+        },
+      },
+    },
+  },
+};
+
+export function header(name: string): Schema {
+  return { $ref: `#/components/headers/${name}` };
+}
+
+export const COMMON_HEADERS: { [name: string]: Schema } = {
+  "X-Request-Id": header("RequestId"),
+  RateLimit: header("RateLimit"),
+  "RateLimit-Policy": header("RateLimitPolicy"),
+};
+
+export const HEADERS: { [name: string]: Schema } = {
+  RequestId: {
+    description: "Id of this request: tell it to us when something is wrong. A valid one that you send is kept.",
+    schema: { type: "string", examples: ["req_01KAE8W2T8Y3J6X0R9Z5QK7M4N"] },
+  },
+  RateLimit: {
+    description: "What is left of the limit, and the seconds after which a request passes.",
+    schema: { type: "string", examples: ['"default";r=299;t=1'] },
+  },
+  RateLimitPolicy: {
+    description: "The limit: requests (q) in a window of seconds (w), per key.",
+    schema: { type: "string", examples: ['"default";q=300;w=60'] },
+  },
+  RetryAfter: {
+    description: "Whole seconds after which the same request may pass.",
+    schema: { type: "integer", minimum: 1, examples: [1] },
+  },
+  Allow: {
+    description: "The methods that this path knows.",
+    schema: { type: "string", examples: ["GET, HEAD, POST"] },
+  },
+  Location: {
+    description: "Path of what was created.",
+    schema: { type: "string", examples: ["/v1/payments/pay_01KAE8W2T8Y3J6X0R9Z5QK7M4N"] },
+  },
+  IdempotentReplayed: {
+    description: "`true` when the key was seen before: this is the original operation in its present state.",
+    schema: { type: "string", enum: ["true"] },
+  },
+};
+
+export const IDEMPOTENCY_KEY: Schema = {
+  name: "Idempotency-Key",
+  in: "header",
+  required: false,
+  description:
+    "One key per operation, 1 to 255 printable ASCII characters, quoted or bare; remembered for at least 24 hours. The same key with the same payload returns the original operation; with another payload 409 `concurrent_request`.",
+  schema: { type: "string", minLength: 1, maxLength: 257, examples: ["order-1042-payment"] },
+};
+
+const EVENTS: { readonly [event: string]: string } = {
+  "payment.initiated": "Collection created.",
+  "payment.pending": "Awaiting the payer's confirmation.",
+  "payment.success": "Collected; the event that counts.",
+  "payment.failed": "Collection failed or was cancelled; `data.status` tells which.",
+  "payment.test": "Sent only by POST /v1/webhooks/test.",
+};
+
+export const WEBHOOK_SCHEMA: Schema = {
+  description:
+    "Body of a delivery. It is a contract of its own: its fields are not those of the resources, and the amount is a decimal text.",
+  type: "object",
+  required: ["event", "created", "data"],
+  properties: {
+    event: { description: "Name of the event.", type: "string", examples: ["payment.success"] },
+    created: {
+      description: "Time of the event.",
+      type: "string",
+      format: "date-time",
+      examples: ["2026-11-20T18:53:00.000Z"],
+    },
+    data: {
+      description: "The operation.",
+      type: "object",
+      required: ["id", "reference", "merchant_reference", "amount", "currency", "status"],
+      properties: {
+        id: { description: "Id of the operation.", type: "string", examples: ["pay_01KAE8W2T8Y3J6X0R9Z5QK7M4N"] },
+        reference: {
+          description: "Platform reference; its 12 characters begin with `TEST` in test mode.",
+          type: "string",
+          examples: ["PAY-7F3K9Q2MBX4T"],
+        },
+        merchant_reference: { description: "Your `client_ref`.", type: ["string", "null"], examples: ["order-1042"] },
+        amount: {
+          description: "Decimal amount with the scale of the currency.",
+          type: "string",
+          examples: ["1500", "15.00"],
+        },
+        currency: { description: "ISO 4217 code.", type: "string", examples: ["XOF"] },
+        status: { description: "Status of the operation after the event.", type: "string", examples: ["success"] },
+      },
+    },
+  },
+};
+
+/** The webhooks section: one entry per event of the catalogue. */
+export function webhooks(): { [name: string]: Schema } {
+  return Object.fromEntries(
+    Object.entries(EVENTS).map(([event, text]) => [
+      event,
+      {
+        post: {
+          operationId: `on_${event.replace(".", "_")}`,
+          summary: text,
+          description: "Answer 2xx within 10 seconds. Deduplicate on `X-Service-Delivery`.",
+          tags: ["Webhooks"],
+          security: [],
+          parameters: [
+            SIGNATURE,
+            deliveryHeader("X-Service-Event", event),
+            deliveryHeader("X-Service-Delivery", "evt_01KAE8W2T8Y3J6X0R9Z5QK7M4N"),
+          ],
+          requestBody: {
+            required: true,
+            content: { "application/json": { schema: { $ref: "#/components/schemas/WebhookEvent" } } },
+          },
+          responses: { "2XX": { description: "Received. Any other answer is tried again: 5 attempts in all." } },
+        },
+      },
+    ]),
+  );
+}
+
+const SIGNATURE: Schema = {
+  name: "X-Service-Signature",
+  in: "header",
+  required: true,
+  description:
+    "`t=<unix time>,v1=<hex HMAC-SHA256>` of `<t>.<raw body>` under the endpoint's secret; two `v1=` during a rotation.",
+  schema: { type: "string" },
+};
+
+function deliveryHeader(name: string, example: string): Schema {
+  const description =
+    name === "X-Service-Event" ? "Name of the event." : "Id of the event, the same in every repetition.";
+  return { name, in: "header", required: true, description, schema: { type: "string", examples: [example] } };
+}

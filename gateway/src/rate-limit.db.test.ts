@@ -1,0 +1,139 @@
+// The rate limit on the real PostgreSQL: the function against its model over random histories, two gateways at once,
+// and the loss of the table or of the server.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { type TestDatabase, testDatabase } from "@cauri/store/testing";
+import fc from "fast-check";
+import pg from "pg";
+import { createLimiter, HOLD_MS, type Limiter, type LimiterNews } from "./rate-limit.ts";
+import { admitCalls, type RateRule } from "./rate-log.ts";
+import { admitInStore } from "./rate-store.ts";
+
+const RULE: RateRule = { limit: 300, window_ms: 60_000, hold_ms: HOLD_MS };
+const QUIET: LimiterNews = { exact: () => {}, batch: () => {}, failed: () => {} };
+
+let db: TestDatabase;
+before(async () => {
+  db = await testDatabase("gateway", [join(import.meta.dirname, "..", "migrations")], { shared: false, max: 4 });
+});
+after(() => db.close());
+
+function gateway(t: { after(fn: () => unknown): void }, rule: RateRule = RULE, replicas = 1): Limiter {
+  const limiter = createLimiter({
+    rule,
+    replicas,
+    news: QUIET,
+    ask: (keys, calls) => admitInStore(db.pool, keys, calls, rule),
+  });
+  t.after(() => limiter.stop());
+  return limiter;
+}
+
+test("admit_calls: random histories are answered as the model answers them", async () => {
+  let serial = 0;
+  const history = fc.array(fc.record({ wait_ms: fc.nat(400), calls: fc.integer({ min: 1, max: 7 }) }), {
+    minLength: 1,
+    maxLength: 30,
+  });
+  const rules = fc.record({
+    limit: fc.integer({ min: 1, max: 12 }),
+    window_ms: fc.integer({ min: 500, max: 1_500 }),
+    hold_ms: fc.constant(250),
+  });
+  await fc.assert(
+    fc.asyncProperty(history, rules, async (steps, rule) => {
+      serial += 1;
+      const key = `key_model_${serial}`;
+      const begin = Date.UTC(2026, 10, 20);
+      let at = begin;
+      let log: readonly number[] = [];
+      for (const { wait_ms, calls } of steps) {
+        at += wait_ms;
+        const wanted = admitCalls(log, calls, at - begin, rule);
+        log = wanted.log;
+        const { answers } = await admitInStore(db.pool, [key], [calls], rule, new Date(at));
+        assert.deepEqual(answers[0]?.delays, wanted.delays);
+        assert.equal(answers[0]?.free, wanted.free);
+        assert.equal(answers[0]?.next_ms, wanted.next_ms);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test("admit_calls: after 20 days the row counts from a new base, and nothing is forgotten or kept", async () => {
+  const begin = Date.UTC(2026, 0, 1);
+  const rule = { limit: 3, window_ms: 60_000, hold_ms: 0 };
+  const admit = async (ms: number) =>
+    (await admitInStore(db.pool, ["key_old"], [1], rule, new Date(begin + ms))).answers[0];
+  const days = 20 * 86_400_000;
+  for (const ms of [0, days - 30_000, days - 10_000, days - 5_000]) assert.equal((await admit(ms))?.delays.length, 1);
+  const full = await admit(days + 5_000);
+  assert.deepEqual(full?.delays, []);
+  assert.equal(full?.next_ms, 25_000);
+  assert.equal((await admit(days + 30_000))?.delays.length, 1);
+  assert.equal((await admit(days + 90 * 86_400_000))?.delays.length, 1);
+});
+
+test("limit: 400 at once over two gateways admit exactly 300", async (t) => {
+  // The table's contents must be older than a window, or each gateway admits its share alone.
+  await db.pool.query("select admit_calls('{key_old_birth}', '{1}', 300, 60000, 250, '2026-01-01')");
+  const gateways = [gateway(t), gateway(t)];
+  const verdicts = await Promise.all([...Array(400)].map((_, i) => gateways[i % 2]?.check("key_burst")));
+  const admitted = verdicts.filter((verdict) => verdict?.admitted);
+  assert.equal(admitted.length, 300);
+  const left = admitted.map((verdict) => verdict?.left ?? -1);
+  assert.equal(Math.min(...left), 0);
+  for (const verdict of verdicts)
+    if (verdict?.admitted === false) assert.ok(verdict.reset_s >= 59 && verdict.reset_s <= 60);
+});
+
+test("limit: a client at the steady rate is never refused, at most held", async (t) => {
+  const limiter = gateway(t, { limit: 20, window_ms: 1_000, hold_ms: HOLD_MS });
+  const begun = performance.now();
+  for (let call = 0; call < 60; call += 1) {
+    const early_ms = call * 50 - (performance.now() - begun);
+    if (early_ms > 0) await new Promise((resolve) => setTimeout(resolve, early_ms));
+    const verdict = await limiter.check("key_steady");
+    assert.ok(verdict.admitted, `call ${call} was refused`);
+  }
+});
+
+test("limit: Retry-After names a second at which a call passes", async (t) => {
+  const limiter = gateway(t, { limit: 2, window_ms: 1_000, hold_ms: 0 });
+  for (let call = 0; call < 2; call += 1) assert.ok((await limiter.check("key_retry")).admitted);
+  const refused = await limiter.check("key_retry");
+  assert.deepEqual(refused, { admitted: false, left: 0, reset_s: 1 });
+  await new Promise((resolve) => setTimeout(resolve, refused.reset_s * 1_000));
+  assert.ok((await limiter.check("key_retry")).admitted);
+});
+
+test("loss: emptied under a running gateway, its own admissions still count", async (t) => {
+  const limiter = gateway(t);
+  const burst = async (calls: number) => {
+    const verdicts = await Promise.all([...Array(calls)].map(() => limiter.check("key_loss")));
+    return verdicts.filter(({ admitted }) => admitted).length;
+  };
+  assert.equal(await burst(200), 200);
+  const admin = new pg.Client({ connectionString: db.admin_url });
+  await admin.connect();
+  await admin.query("truncate gateway.rate_log");
+  await admin.end();
+  assert.ok((await limiter.check("key_other")).admitted, "it sees the loss with its next question");
+  assert.equal(await burst(200), 100);
+});
+
+test("loss: with the store away each of two gateways admits half, and no one is left without an answer", async (t) => {
+  let failures = 0;
+  const news = { ...QUIET, failed: () => failures++ };
+  const away = () => Promise.reject(new Error("the store is away"));
+  const gateways = [0, 1].map(() => createLimiter({ rule: RULE, replicas: 2, news, ask: away }));
+  t.after(() => {
+    for (const limiter of gateways) limiter.stop();
+  });
+  const verdicts = await Promise.all([...Array(800)].map((_, i) => gateways[i % 2]?.check("key_away")));
+  assert.equal(verdicts.filter((verdict) => verdict?.admitted).length, 300);
+  assert.ok(failures >= 2 && failures <= 4, "told once, not for each call");
+});

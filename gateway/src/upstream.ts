@@ -1,0 +1,141 @@
+// The services behind the edge: one grpc-js channel to each room, any unary RPC over it by its descriptor. Measured on
+// this road, grpc-js costs 82 us of CPU per call where Connect's own gRPC transport costs 220, and it balances.
+
+import { type DescMessage, type DescMethodUnary, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { type Caller, writeMetadata } from "@cauri/rpc/caller";
+import { CHANNEL } from "@cauri/rpc/client";
+import { observeCalled } from "@cauri/rpc/metrics";
+import { Client, credentials, type Metadata, status } from "@grpc/grpc-js";
+import { type EdgeRefusal, isReason } from "./reasons.ts";
+
+/** How long readiness waits for a channel to stand. */
+const READY_MS = 1_000;
+
+export type UpstreamCall = {
+  readonly caller?: Partial<Caller>;
+  readonly operation?: string;
+  readonly timeout_ms: number;
+};
+
+export type UpstreamAnswer<O extends DescMessage> = {
+  readonly message: MessageShape<O>;
+  readonly outcome: string | undefined;
+};
+
+/** What a service answered instead: a refusal where it gave a reason, else a fault. */
+export class UpstreamError extends Error {
+  readonly code: number;
+  readonly refusal: EdgeRefusal | null;
+  constructor(method: string, code: number, refusal: EdgeRefusal | null, cause: unknown) {
+    super(`${method}: ${refusal?.refused ?? status[code] ?? code}`, { cause });
+    this.code = code;
+    this.refusal = refusal;
+  }
+}
+
+export type Upstreams = {
+  call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    message: MessageShape<I>,
+    call: UpstreamCall,
+  ): Promise<UpstreamAnswer<O>>;
+  readonly rooms: readonly string[];
+  /** Null when the room's channel stands, else a sentence. */
+  probe(room: string): Promise<string | null>;
+  close(): void;
+};
+
+export function connectUpstreams(addresses: ReadonlyMap<string, string>, token: string): Upstreams {
+  const channels = new Map(
+    [...addresses].map(([room, address]) => [room, new Client(address, credentials.createInsecure(), CHANNEL)]),
+  );
+  return {
+    rooms: [...channels.keys()],
+    call: (method, message, call) => {
+      const channel = channels.get(roomOf(method));
+      if (channel === undefined) throw new Error(`${method.parent.typeName}: its room has no address`);
+      return callUnary(channel, method, message, call, token);
+    },
+    probe: (room) =>
+      new Promise((resolve) => {
+        channels.get(room)?.waitForReady(Date.now() + READY_MS, (error) => resolve(error ? "cannot be reached" : null));
+      }),
+    close: () => {
+      for (const channel of channels.values()) channel.close();
+    },
+  };
+}
+
+/** Every room that a route leads to, and those that the edge itself asks, with its CAURI_<ROOM>_ADDRESS. */
+export function roomAddresses(routes: readonly { room: string }[], settings: object): Map<string, string> {
+  const rooms = new Set(["accounts", "rails", ...routes.map(({ room }) => room)]);
+  return new Map(
+    [...rooms].map((room) => {
+      const name = `CAURI_${room.toUpperCase()}_ADDRESS`;
+      const address = (settings as Record<string, unknown>)[name];
+      if (typeof address !== "string" || address === "") throw new Error(`${name} is not set, but routes lead there`);
+      return [room, address];
+    }),
+  );
+}
+
+/** `cauri.collections.v1.PaymentService` is answered by collections. */
+export function roomOf(method: { readonly parent: { readonly typeName: string } }): string {
+  return method.parent.typeName.split(".")[1] ?? "";
+}
+
+function callUnary<I extends DescMessage, O extends DescMessage>(
+  channel: Client,
+  method: DescMethodUnary<I, O>,
+  message: MessageShape<I>,
+  { caller, operation, timeout_ms }: UpstreamCall,
+  token: string,
+): Promise<UpstreamAnswer<O>> {
+  const name = `${method.parent.typeName}/${method.name}`;
+  const begun = performance.now();
+  return new Promise((resolve, reject) => {
+    let answer: MessageShape<O> | undefined;
+    const call = channel.makeUnaryRequest<MessageShape<I>, MessageShape<O>>(
+      `/${name}`,
+      (value) => {
+        // A typed client's newer fields have not met the validator: they go no further.
+        const bytes = toBinary(method.input, value, { writeUnknownFields: false });
+        // grpc-js asks for a Buffer; this one is a view, nothing is copied.
+        return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      },
+      (bytes) => fromBinary(method.output, bytes),
+      message,
+      writeMetadata(token, caller, operation),
+      { deadline: Date.now() + timeout_ms },
+      (error, value) => {
+        const refusal = error === null ? null : refusalOf(error.metadata, error.details);
+        const outcome = error === null ? "ok" : (refusal?.refused ?? status[error.code] ?? String(error.code));
+        observeCalled(name, outcome, (performance.now() - begun) / 1000);
+        if (error !== null) reject(new UpstreamError(name, error.code, refusal, error));
+        else answer = value;
+      },
+    );
+    // The trailers come after the callback has got the message; only then the answer is whole.
+    call.on("status", ({ metadata }) => {
+      if (answer !== undefined) resolve({ message: answer, outcome: text(metadata, "cauri-outcome") });
+    });
+  });
+}
+
+function refusalOf(metadata: Metadata | undefined, message: string): EdgeRefusal | null {
+  const reason = text(metadata, "cauri-reason");
+  if (reason === undefined || !isReason(reason)) return null;
+  const field = text(metadata, "cauri-field");
+  const retry_after = text(metadata, "cauri-retry-after");
+  return {
+    refused: reason,
+    message,
+    ...(field === undefined ? {} : { field }),
+    ...(retry_after === undefined ? {} : { retry_after_s: Number(retry_after) }),
+  };
+}
+
+function text(metadata: Metadata | undefined, name: string): string | undefined {
+  const value = metadata?.get(name)[0];
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
