@@ -16,7 +16,8 @@ const USUAL_MS = 8_000;
 /** A call that has less than this left is not worth sending. */
 const LEAST_MS = 10;
 
-const CHANNEL: ChannelOptions = {
+/** How every channel of the house connects. */
+export const CHANNEL: ChannelOptions = {
   "grpc.keepalive_time_ms": 20_000,
   "grpc.keepalive_timeout_ms": 5_000,
   // A service that was restarted must be found again within a moment, not after two minutes of back-off.
