@@ -68,7 +68,7 @@ async function openKeys(load: Load, receiver_url: string): Promise<string[]> {
   const accounts = [];
   for (let at = 0; at < load.accounts; at += 1) {
     const account = await merchant(`Bench ${at}`);
-    const answer = await account.test.post("/v1/webhooks", { url: receiver_url, events: ["*"] });
+    const answer = await account.test.post("/v1/webhooks", { url: receiver_url });
     if (answer.status !== 201) throw new Error(`the webhook endpoint was refused: ${answer.status} ${answer.text}`);
     accounts.push(account);
   }
