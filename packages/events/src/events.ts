@@ -43,12 +43,12 @@ export type EventsOptions = {
   readonly nats_url: string;
   readonly room: string;
   readonly log: Log;
-  /** Copies of the stream; 3 in a cluster of three. */
+  /** Copies of the stream, 3 in a cluster of three; absent: as it is. */
   readonly replicas?: number;
 };
 
 /** Connects, waiting for as long as it takes, and makes the stream. */
-export async function openEvents({ nats_url, room, log, replicas = 1 }: EventsOptions): Promise<Events> {
+export async function openEvents({ nats_url, room, log, replicas }: EventsOptions): Promise<Events> {
   const nc = await connect({
     servers: nats_url.split(","),
     name: room,

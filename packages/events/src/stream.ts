@@ -18,7 +18,8 @@ export const MAX_IN_FLIGHT = 500;
 /** JetStream: stream name already in use with a different configuration. */
 const DIFFERENT_CONFIGURATION = 10_058;
 
-export async function ensureStream(jsm: JetStreamManager, replicas: number): Promise<void> {
+/** `replicas` absent leaves the number of copies to whoever administers the stream. */
+export async function ensureStream(jsm: JetStreamManager, replicas?: number): Promise<void> {
   const config = {
     name: STREAM,
     subjects: ["cauri.>"],
@@ -27,7 +28,7 @@ export async function ensureStream(jsm: JetStreamManager, replicas: number): Pro
     discard: DiscardPolicy.Old,
     max_age: nanos(STREAM_KEEPS_MS),
     duplicate_window: nanos(DUPLICATE_WINDOW_MS),
-    num_replicas: replicas,
+    ...(replicas === undefined ? {} : { num_replicas: replicas }),
     allow_direct: true,
   };
   try {

@@ -43,13 +43,14 @@ export type Ended = { readonly claimed: Claimed; readonly attempt: Attempt };
 export async function insertDeliveries(tx: Tx, events: readonly Event[]): Promise<number> {
   if (events.length === 0) return 0;
   // The key-share lock keeps an endpoint from being deleted between this look and the insert.
-  const { rows: endpoints } = await tx.query<{ id: bigint; account: string; subscribed_events: string[] }>(
-    `select id, account, subscribed_events from endpoints where account = any($1::text[]) order by id for key share`,
+  const { rows: endpoints } = await tx.query<Subscriber>(
+    `select id, account, subscribed_events, created_at from endpoints
+      where account = any($1::text[]) order by id for key share`,
     [pgTextArray([...new Set(events.map(({ account }) => account))])],
   );
   const pairs = events.flatMap((event) =>
     endpoints
-      .filter(({ account, subscribed_events }) => account === event.account && wants(subscribed_events, event.event))
+      .filter((endpoint) => endpoint.account === event.account && wants(endpoint, event))
       .map(({ id }) => ({ event, endpoint_id: id })),
   );
   if (pairs.length === 0) return 0;
@@ -77,9 +78,21 @@ export async function insertDeliveries(tx: Tx, events: readonly Event[]): Promis
   return rowCount ?? 0;
 }
 
-function wants(subscribed: readonly string[], event: string): boolean {
-  if (subscribed.length === 0 || subscribed.includes(event)) return true;
-  return event.startsWith("subscription.") && subscribed.includes("subscription.*");
+type Subscriber = {
+  readonly id: bigint;
+  readonly account: string;
+  readonly subscribed_events: readonly string[];
+  readonly created_at: Date;
+};
+
+/** The clocks of two machines may differ by this much at worst. */
+const SKEW_MS = 10_000;
+
+/** The stream may bring old events once more (NATS lost its store): a younger endpoint never asked for those. */
+function wants({ subscribed_events: names, created_at }: Subscriber, { event, occurred_at }: Event): boolean {
+  if (created_at.getTime() > occurred_at.getTime() + SKEW_MS) return false;
+  if (names.length === 0 || names.includes(event)) return true;
+  return event.startsWith("subscription.") && names.includes("subscription.*");
 }
 
 export type ClaimOptions = {
@@ -109,7 +122,7 @@ export async function claimDue(tx: Tx, options: ClaimOptions): Promise<Claimed[]
       where e.id in (select endpoint_id from waiting)
         and e.is_active and (e.suspended_until is null or e.suspended_until <= statement_timestamp())
         and ($1::text is null or e.account = $1)
-        for update of e skip locked`,
+        for no key update of e skip locked`,
     [options.account ?? null],
   );
   if (ready.length === 0) return [];
@@ -168,7 +181,7 @@ export async function endAttempts(
 ): Promise<readonly { endpoint_id: bigint; suspended_until: Date }[]> {
   const { rows } = await tx.query<Health & { id: bigint; now: Date }>(
     `select id, consecutive_failures, suspended_until, clock_timestamp() as now
-       from endpoints where id = any($1::bigint[]) order by id for update`,
+       from endpoints where id = any($1::bigint[]) order by id for no key update`,
     [pgNumArray([...new Set(ended.map(({ claimed }) => claimed.endpoint_id))])],
   );
   const health = new Map<bigint, Health>(rows.map((row) => [row.id, row]));

@@ -11,7 +11,8 @@ import { literalOf, type Network, whyForbidden } from "./guard.ts";
 /** Of the answer's body no more is read. */
 const MAX_BODY_BYTES = 65_536;
 const MAX_HEADER_BYTES = 16_384;
-const KEEP_ALIVE_MS = 15_000;
+/** Below the 5 s after which many servers hang up: a socket that is reused must not be one that is just being closed. */
+const KEEP_ALIVE_MS = 4_000;
 
 export type Attempt = {
   readonly delivered: boolean;

@@ -1,15 +1,35 @@
 // News of the house that merchants may hear: subjects in, and what one message becomes.
 
+import { type Consumer, consume } from "@cauri/events/consume";
+import type { Events } from "@cauri/events/events";
 import type { Mode } from "@cauri/money/mode";
 import { isMode } from "@cauri/money/mode";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
-import type { Event } from "./delivery-store.ts";
+import type { Log } from "@cauri/rpc/log";
+import { type Pool, transact } from "@cauri/store/pool";
+import { type Event, insertDeliveries } from "./delivery-store.ts";
 import { isDelivered } from "./endpoint.ts";
 import { noticeBody } from "./notice.ts";
 
-export const DURABLE = "webhooks-news";
+const DURABLE = "webhooks-news";
 /** Operations' news of the rooms that tell merchants anything. */
-export const SUBJECTS: readonly string[] = ["cauri.collections.payment.>"];
+const SUBJECTS: readonly string[] = ["cauri.collections.payment.>"];
+
+/** Writes deliveries for what arrives; an event is acknowledged when they are committed. */
+export function followNews(of: { events: Events; pool: Pool; log: Log; wake: () => void }): Consumer {
+  const { events, pool, log, wake } = of;
+  return consume({
+    events,
+    durable: DURABLE,
+    subjects: SUBJECTS,
+    log,
+    handle: async (batch) => {
+      const heard = batch.map(({ payload }) => eventOf(payload)).filter((event) => event !== null);
+      await transact(pool, (tx) => insertDeliveries(tx, heard));
+      wake();
+    },
+  });
+}
 
 /** Reads one message; null for news that no merchant hears. */
 export function eventOf(payload: Uint8Array): Event | null {

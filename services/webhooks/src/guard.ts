@@ -30,7 +30,12 @@ const FORBIDDEN: readonly Network[] = [
   "2001::/23",
   "2001:db8::/32",
   "3fff::/20",
+  // The metadata and wire server of a large cloud, on an address that looks public.
+  "168.63.129.16/32",
 ].map((text) => ipaddr.parseCIDR(text));
+
+/** All of IPv6 that is given out to anybody; what lies outside is not the public Internet, whatever it is one day. */
+const GLOBAL: Network = ipaddr.parseCIDR("2000::/3");
 
 /** Reads `127.0.0.0/8,::1`: networks, or single addresses. */
 export function parseNetworks(text: string): readonly Network[] {
@@ -53,6 +58,7 @@ export function whyForbidden(address: string, allowed: readonly Network[]): stri
   if (parsed.kind() === "ipv6" && EMBEDDING.some((network) => within(parsed, network)))
     return "an embedded IPv4 address";
   if (FORBIDDEN.some((network) => within(parsed, network))) return "a reserved address";
+  if (parsed.kind() === "ipv6" && !within(parsed, GLOBAL)) return "not a global address";
   const range = parsed.range();
   return range === "unicast" ? null : `a ${range} address`;
 }

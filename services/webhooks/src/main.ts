@@ -1,7 +1,6 @@
 // The webhooks process: wiring only.
 
 import { readFileSync } from "node:fs";
-import { consume } from "@cauri/events/consume";
 import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
@@ -12,10 +11,9 @@ import { runService } from "@cauri/rpc/process";
 import { startServer } from "@cauri/rpc/server";
 import { openCipher } from "@cauri/store/cipher";
 import { openClocks } from "@cauri/store/clock";
-import { openPool, transact } from "@cauri/store/pool";
-import { insertDeliveries } from "./delivery-store.ts";
+import { openPool } from "@cauri/store/pool";
 import { openDialer } from "./dialer.ts";
-import { DURABLE, eventOf, SUBJECTS } from "./events.ts";
+import { followNews } from "./events.ts";
 import { parseNetworks } from "./guard.ts";
 import { startLoops } from "./loops.ts";
 import { observeAttempt } from "./metrics.ts";
@@ -57,17 +55,7 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   });
   const loops = startLoops({ pool, sender, settings, log });
   atDrain("sender", () => Promise.all([loops.stop(), sender.stop()]));
-  const news = consume({
-    events,
-    durable: DURABLE,
-    subjects: SUBJECTS,
-    log,
-    handle: async (batch) => {
-      const heard = batch.map(({ payload }) => eventOf(payload)).filter((event) => event !== null);
-      await transact(pool, (tx) => insertDeliveries(tx, heard));
-      loops.wake();
-    },
-  });
+  const news = followNews({ events, pool, log, wake: () => loops.wake() });
   const advances = followClocks({ events, pool, log });
   atDrain("consumers", () => Promise.all([news.stop(), advances.stop()]));
   const service = webhookService({
@@ -86,10 +74,7 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
         events,
         relay: NO_RELAY,
         consumers: [news, advances],
-        work: async (account) => {
-          await loops.failOverdueNow();
-          return sender.drain(account);
-        },
+        work: (account) => loops.failOverdueNow().then(() => sender.drain(account)),
       }),
   });
   const server = await startServer({ room: "webhooks", settings, services: [service], log });

@@ -5,7 +5,7 @@ import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refus
 import type { Caller } from "@cauri/rpc/caller";
 import type { Cipher } from "@cauri/store/cipher";
 import { type ClaimRequest, claim, fingerprint, finishClaim, peek } from "@cauri/store/claims";
-import { type Pool, type Tx, transact } from "@cauri/store/pool";
+import { type Pool, type Queryable, type Tx, transact } from "@cauri/store/pool";
 import type { Dialer } from "./dialer.ts";
 import { checkEvents, checkUrl, MAX_ENDPOINTS } from "./endpoint.ts";
 import {
@@ -51,25 +51,26 @@ export async function register(
   const request = claimRequest(rooms, caller, message);
   const seen = await peek(rooms.pool, request);
   if (isRefusal(seen)) return seen;
-  if (seen !== null && "replayed" in seen) return replay(rooms, caller, seen.replayed);
   const url = checkUrl(wanted.url ?? "");
   if (isRefusal(url)) return url;
+  if (seen !== null && "replayed" in seen) return replay(rooms.pool, caller, seen.replayed, url);
   const events = checkEvents(wanted.subscribed_events ?? []);
   if (isRefusal(events)) return events;
   if (wanted.standard_headers === true) return refuseStandardHeaders();
   const standing = await findByUrl(rooms.pool, caller.account, url);
-  if (standing !== null) return { endpoint: standing, outcome: "existing" };
-  const why = await rooms.dialer.whyForbidden(url);
-  if (why !== null) return refuseField("url", "must name a public host");
+  if (standing === null && (await rooms.dialer.whyForbidden(url)) !== null)
+    return refuseField("url", "must name a public host");
   const secret = newSecret();
   return transact(rooms.pool, async (tx) => {
     await lockAccount(tx, caller.account);
-    const rival = await findByUrl(tx, caller.account, url);
-    if (rival !== null) return { endpoint: rival, outcome: "existing" } as const;
+    // The key first, then the URL: a key that found an endpoint standing is remembered for its payload like any other.
     const claimed = await claim(tx, request);
     if (isRefusal(claimed)) return claimed;
-    if ("replayed" in claimed) return replay(rooms, caller, claimed.replayed);
+    if ("replayed" in claimed) return replay(tx, caller, claimed.replayed, url);
     const { operation_id } = claimed;
+    await finishClaim(tx, operation_id, claimed.lease_no);
+    const standing = await findByUrl(tx, caller.account, url);
+    if (standing !== null) return { endpoint: standing, outcome: "existing" } as const;
     const endpoint = await insertEndpoint(tx, {
       operation_id,
       account: caller.account,
@@ -80,7 +81,6 @@ export async function register(
     });
     // The claim must go with the refusal: nothing was created, nothing is remembered.
     if (endpoint === null) throw new TooMany();
-    await finishClaim(tx, operation_id, claimed.lease_no);
     return { endpoint, outcome: "created" } as const;
   }).catch((error: unknown) => {
     if (error instanceof TooMany) return refuseField("url", `${MAX_ENDPOINTS} endpoints are registered already`);
@@ -101,15 +101,15 @@ export async function change(
 ): Promise<Endpoint | Refusal> {
   const number = endpointNumber(id);
   if (number === null) return unknownEndpoint();
+  // Another account's endpoint is a 404, whatever the body says.
+  const before = await findById(rooms.pool, caller.account, number);
+  if (before === null) return unknownEndpoint();
   const has = (field: string) => mask.includes(field);
   if (has("standard_headers") && wanted.standard_headers === true) return refuseStandardHeaders();
   const url = has("url") ? checkUrl(wanted.url ?? "") : null;
   if (isRefusal(url)) return url;
   const events = has("subscribed_events") ? checkEvents(wanted.subscribed_events ?? []) : null;
   if (isRefusal(events)) return events;
-  // Another account's endpoint is a 404 before anything is looked up in its name.
-  const before = await findById(rooms.pool, caller.account, number);
-  if (before === null) return unknownEndpoint();
   if (url !== null && url !== before.url && (await rooms.dialer.whyForbidden(url)) !== null)
     return refuseField("url", "must name a public host");
   return transact(rooms.pool, async (tx) => {
@@ -152,11 +152,14 @@ function textOrNull(text: string | undefined): string | null {
   return text === undefined || text === "" ? null : text;
 }
 
-async function replay(rooms: Rooms, caller: Caller, operation_id: string): Promise<Registered | Refusal> {
-  const endpoint = await findByOperation(rooms.pool, caller.account, operation_id);
-  if (endpoint === null) return refuse("not_found", "the endpoint that this Idempotency-Key registered was deleted");
+/** The same payload names the same URL, by which an endpoint is found that stood there before the key was used. */
+async function replay(db: Queryable, caller: Caller, operation_id: string, url: string): Promise<Registered | Refusal> {
+  const own = await findByOperation(db, caller.account, operation_id);
   // The gateway repeats a call whose answer was lost, under the same operation: for the merchant it is the first.
-  return { endpoint, outcome: operation_id === caller.operation ? "created" : "replayed" };
+  if (own !== null) return { endpoint: own, outcome: operation_id === caller.operation ? "created" : "replayed" };
+  const standing = await findByUrl(db, caller.account, url);
+  if (standing !== null) return { endpoint: standing, outcome: "existing" };
+  return refuse("not_found", "the endpoint that this Idempotency-Key registered was deleted");
 }
 
 function claimRequest(rooms: Rooms, caller: Caller, message: object): ClaimRequest {

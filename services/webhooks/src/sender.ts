@@ -44,7 +44,8 @@ export function openSender(options: SenderOptions): Sender {
   const { pool, per_endpoint } = options;
   const rules = { ladder_s: options.ladder_s, suspend_ms: options.suspend_ms };
   const lease_ms = options.timeout_ms + LEASE_MARGIN_MS;
-  const running = new Set<Promise<void>>();
+  /** Attempts under way, each with its account. */
+  const running = new Map<Promise<void>, string>();
   let stopped = false;
 
   const end = coalesce<Ended, void>({
@@ -74,7 +75,7 @@ export function openSender(options: SenderOptions): Sender {
         running.delete(run);
         options.wake();
       });
-    running.add(run);
+    running.set(run, claimed.account);
     return run;
   }
 
@@ -95,15 +96,17 @@ export function openSender(options: SenderOptions): Sender {
     async drain(account) {
       let done = 0;
       for (;;) {
-        const claimed = await claim({ limit: options.parallel, account });
-        if (claimed.length === 0) return done;
-        await Promise.all(claimed.map(start));
-        done += claimed.length;
+        for (const claimed of await claim({ limit: options.parallel, account })) void start(claimed);
+        // The pump may have been faster: what it has under way for this account belongs to the drain as well.
+        const own = [...running].flatMap(([run, of]) => (of === account ? [run] : []));
+        if (own.length === 0) return done;
+        await Promise.all(own);
+        done += own.length;
       }
     },
     async stop() {
       stopped = true;
-      await Promise.all(running);
+      await Promise.all(running.keys());
     },
     inFlight: () => running.size,
   };

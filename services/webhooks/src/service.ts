@@ -100,7 +100,7 @@ async function testAll(rooms: ServiceRooms, caller: Caller) {
     currency: "XOF",
     status: "test",
   });
-  const notice = { event: "payment.test", event_id, mode: caller.mode, body };
+  const notice = { event: "payment.test", event_id, mode: "test" as const, body };
   const data: TestResult[] = await Promise.all(
     endpoints.map(async (endpoint) => {
       const headers = noticeHeaders(notice, secretOf(rooms.cipher, endpoint), rooms.now());
