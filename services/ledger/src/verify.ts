@@ -1,7 +1,7 @@
 // `cauri ledger verify`: recomputes the books from the transfers, on one snapshot, and tells every place where what is
 // written differs: chain, entries, balances, holds, invariants. It streams batch by batch and never writes.
 
-import { type Pool, snapshot, type Tx } from "@cauri/store/pool";
+import { type Pool, type Queryable, snapshot } from "@cauri/store/pool";
 import { availableOf, type Balances, ZERO } from "./books.ts";
 import { type ChainRow, GENESIS, hashBatch } from "./chain.ts";
 import { differenceOf, type Replay, type ReplayEntry, type ReplayHold, replayTransfer, startReplay } from "./replay.ts";
@@ -43,15 +43,20 @@ export async function verify(pool: Pool): Promise<Verification> {
   return await snapshot(pool, async (tx) => {
     // One statement may read more than any request of a merchant would.
     await tx.query("set local statement_timeout = '10min'");
-    const report: Report = { seen: { transfers: 0n, entries: 0n, refusals: 0n, batches: 0n, holds: 0n }, problems: [] };
-    for (const lane of await readLanes(tx)) await verifyLane(tx, lane, report);
-    await verifySizes(tx, report);
-    const { transfers, entries, batches } = report.seen;
-    return { transfers, entries, batches, problems: report.problems };
+    return await verifyBooks(tx);
   });
 }
 
-async function verifyLane(tx: Tx, lane: LaneRow, report: Report): Promise<void> {
+/** The same on a snapshot that the caller holds. */
+export async function verifyBooks(tx: Queryable): Promise<Verification> {
+  const report: Report = { seen: { transfers: 0n, entries: 0n, refusals: 0n, batches: 0n, holds: 0n }, problems: [] };
+  for (const lane of await readLanes(tx)) await verifyLane(tx, lane, report);
+  await verifySizes(tx, report);
+  const { transfers, entries, batches } = report.seen;
+  return { transfers, entries, batches, problems: report.problems };
+}
+
+async function verifyLane(tx: Queryable, lane: LaneRow, report: Report): Promise<void> {
   const where = `${lane.asset_id}/${lane.book}`;
   const accounts = await readLaneAccounts(tx, lane.lane_id);
   const replay = startReplay(new Map(accounts.map((account) => [Number(account.account_id), account])));
@@ -88,7 +93,12 @@ type Progress = {
   readonly sequence: bigint;
 };
 
-async function verifyStretch(tx: Tx, lane: LaneRow, batches: readonly BatchRow[], progress: Progress): Promise<Buffer> {
+async function verifyStretch(
+  tx: Queryable,
+  lane: LaneRow,
+  batches: readonly BatchRow[],
+  progress: Progress,
+): Promise<Buffer> {
   const { replay, report } = progress;
   const stretch = { lane_id: lane.lane_id, from: batches[0]?.recorded_at ?? "", to: batches.at(-1)?.recorded_at ?? "" };
   const [transferRows, refusalRows, entryRows] = await Promise.all([
@@ -177,7 +187,7 @@ function verifyAccounts(where: string, accounts: readonly AccountRow[], replay: 
     say(report, `lane ${where}: the interplatform accounts add up to ${interplatform}, not zero`);
 }
 
-async function verifyOpenHolds(tx: Tx, lane: LaneRow, replay: Replay, report: Report): Promise<void> {
+async function verifyOpenHolds(tx: Queryable, lane: LaneRow, replay: Replay, report: Report): Promise<void> {
   const open = [...replay.open.values()];
   for (let start = 0; start < open.length; start += STRETCH_ROWS) {
     await verifyHolds(tx, open.slice(start, start + STRETCH_ROWS), report);
@@ -194,7 +204,7 @@ async function verifyOpenHolds(tx: Tx, lane: LaneRow, replay: Replay, report: Re
   }
 }
 
-async function verifyHolds(tx: Tx, holds: readonly ReplayHold[], report: Report): Promise<void> {
+async function verifyHolds(tx: Queryable, holds: readonly ReplayHold[], report: Report): Promise<void> {
   if (holds.length === 0) return;
   const rows = new Map(
     (
@@ -224,7 +234,7 @@ function isSameHold({ fields, state, captured }: ReplayHold, row: HoldRow): bool
 }
 
 /** Rows that no batch speaks of are in none of the stretches: only their number betrays them. */
-async function verifySizes(tx: Tx, { seen, problems }: Report): Promise<void> {
+async function verifySizes(tx: Queryable, { seen, problems }: Report): Promise<void> {
   const sizes = await readSizes(tx);
   for (const name of ["transfers", "entries", "refusals", "batches", "holds"] as const) {
     if (sizes[name] === seen[name]) continue;
