@@ -12,6 +12,9 @@ const root = dirname(import.meta.dirname);
 /** A service starts in about a second; four times four at once on two slow cores is still below this. */
 const READY_WITHIN_MS = 60_000;
 
+/** A line that comes again within this time is not shown again. */
+const SAME_NEWS_MS = 10_000;
+
 export type ServiceOptions = {
   readonly name: string;
   readonly entry: string;
@@ -79,8 +82,15 @@ function keepLog(child: ChildProcess, log_file: string, { name, say }: ServiceOp
   const words: string[] = [];
   if (child.stdout !== null) {
     child.stdout.pipe(file, { end: false });
+    const shown = new Map<string, number>();
     child.stdout.on("data", (chunk: Buffer) => {
-      for (const line of loudLines(chunk)) say(`${name}: ${line}`);
+      for (const line of loudLines(chunk)) {
+        // Ten connections lost at once are one piece of news; the file has them all.
+        const again = Date.now() - (shown.get(line) ?? 0) < SAME_NEWS_MS;
+        if (shown.size > 100) shown.clear();
+        shown.set(line, Date.now());
+        if (!again) say(`${name}: ${line}`);
+      }
     });
   }
   if (child.stderr !== null) {
