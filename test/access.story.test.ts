@@ -125,8 +125,8 @@ test("operator RPCs: not on the public port with any credential, and behind the 
       headers: { "content-type": "application/json", authorization: `Bearer ${token}` },
       body: "{}",
     });
-  assert.equal((await ask(base_url, operator_token)).status, 404);
-  assert.equal((await ask(base_url, at.test.key)).status, 404);
+  assert.equal((await ask(base_url, operator_token)).status, 401, "to the public door it is no key at all");
+  assert.equal((await ask(base_url, at.test.key)).status, 404, "with a good key there is no such method");
   assert.equal((await ask(admin_url, `${operator_token}x`)).status, 401);
   assert.equal((await ask(admin_url, at.test.key)).status, 401);
   assert.equal((await ask(admin_url, operator_token)).status, 200);

@@ -26,7 +26,7 @@ const wrong: readonly [string, Record<string, unknown>, string][] = [
   ["amount below the corridor", { amount_minor: 99 }, "amount_minor"],
   ["amount above the corridor", { amount_minor: 2_000_001 }, "amount_minor"],
   ["asset unknown", { asset_id: "ast_xxx" }, "asset_id"],
-  ["asset of another platform", { asset_id: "ast_ghs" }, "asset_id"],
+  ["asset of another platform", { asset_id: "ast_ghs" }, "platform_id"],
   ["platform unknown", { platform_id: "plt_moon" }, "platform_id"],
   ["platform without collections", { platform_id: "plt_bank_ci", payer: undefined }, "platform_id"],
   ["rail of another platform", { rail: "wave" }, "rail"],
@@ -58,7 +58,7 @@ const wrong: readonly [string, Record<string, unknown>, string][] = [
     { metadata: Object.fromEntries(Array.from({ length: 21 }, (_, i) => [`k${i}`, "v"])) },
     "metadata",
   ],
-  ["metadata key too long", { metadata: { ["k".repeat(41)]: "v" } }, "metadata"],
+  ["metadata key too long", { metadata: { ["k".repeat(41)]: "v" } }, `metadata.${"k".repeat(41)}`],
   ["metadata value too long", { metadata: { k: "v".repeat(501) } }, "metadata.k"],
 ];
 

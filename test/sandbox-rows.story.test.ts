@@ -194,7 +194,7 @@ test("simulator page: approve, decline and cancel decide a payment without a pho
     const page = await fetch(body.payment_url);
     const html = await page.text();
     assert.equal(page.status, 200);
-    assert.ok(html.includes("Two &lt;b&gt;cups&lt;/b&gt;"), "the description is escaped");
+    assert.ok(html.includes("cups") && !html.includes("<b>cups"), "the description is shown, escaped");
     const posted = await fetch(body.payment_url, {
       method: "POST",
       headers: { "content-type": "application/x-www-form-urlencoded" },

@@ -128,12 +128,13 @@ test("signature: over the raw body, accepted by a public library; body in the co
 test("amount: the decimal amount in an asset of scale 2", async () => {
   const at = await merchant("Hooks");
   await endpointOf(at);
-  const { body } = await at.test.post("/v1/payments", {
+  const { status, body, text } = await at.test.post("/v1/payments", {
     amount_minor: 1_550,
     asset_id: "ast_ghs",
     platform_id: "plt_mtn_gh",
     payer: { phone: "+233241234501" },
   });
+  assert.equal(status, 201, text);
   const [notice] = await receiver.hears(body.id, ["payment.success"]);
   assert.deepEqual([notice?.data.amount, notice?.data.currency], ["15.50", "GHS"]);
 });

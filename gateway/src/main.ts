@@ -7,9 +7,9 @@ import { openPool } from "@cauri/store/pool";
 import { createAdminDoor } from "./admin-door.ts";
 import { createAuthenticate } from "./admit.ts";
 import { loadImage } from "./image.ts";
-import { createInvoke } from "./invoke.ts";
+import { createInvoke, type Invoke } from "./invoke.ts";
 import { createKeys, resolveBy } from "./keys.ts";
-import { listen } from "./listen.ts";
+import { listen, listenH2c } from "./listen.ts";
 import { openApiDocument } from "./openapi.ts";
 import { createPublicDoor } from "./public-door.ts";
 import { createLimiter, createLocalLimiter, HOLD_MS, limiterNews } from "./rate-limit.ts";
@@ -68,9 +68,11 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
       .filter(Boolean),
     log,
   });
+  // What an operator changed holds here when the answer leaves; the other replicas hear of it within moments.
+  const invokeForOperator: Invoke = (ask) => invoke(ask).finally(() => keys.forget());
   const adminDoor = await createAdminDoor({
     routes,
-    invoke,
+    invoke: invokeForOperator,
     operator_token: settings.CAURI_OPERATOR_TOKEN,
     readiness,
     log,
@@ -79,8 +81,10 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
     public: await listen(publicDoor, settings.CAURI_PUBLIC_HOST, settings.CAURI_PORT),
     admin: await listen(adminDoor, settings.CAURI_BIND_HOST, settings.CAURI_ADMIN_PORT),
   };
+  const grpc = await listenH2c(publicDoor, settings.CAURI_PUBLIC_HOST, settings.CAURI_GRPC_PORT);
   // Last in, first out: the doors finish what runs while everything behind them still stands.
   atDrain("admin door", () => adminDoor.close());
   atDrain("public door", () => publicDoor.close());
-  return { ports };
+  atDrain("gRPC door", () => grpc.close());
+  return { ports: { ...ports, grpc: grpc.port } };
 });
