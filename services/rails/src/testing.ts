@@ -154,9 +154,9 @@ export async function moveClock(pool: Pool, account: string, ms: number): Promis
   );
 }
 
-/** Asks until it holds; fails after two seconds. */
+/** Asks until it holds; fails after ten seconds, which a busy machine may need. */
 export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 100; tries += 1) {
+  for (let tries = 0; tries < 500; tries += 1) {
     if (await holds()) return;
     await sleep(20);
   }
