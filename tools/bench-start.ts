@@ -4,7 +4,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { handles } from "../test/house.ts";
-import { postgresFolder } from "./data.ts";
+import { holderOf, postgresFolder } from "./data.ts";
 import { startHouseProcess } from "./house-process.ts";
 import { machine, memoryOf, sum } from "./measure.ts";
 import { makeTestFolder, removeTestFolder } from "./test-folder.ts";
@@ -29,7 +29,8 @@ export async function benchStart(): Promise<void> {
       const seconds = ((performance.now() - began) / 1000).toFixed(2);
       if (round === ROUNDS) {
         await sleep(REST_MS);
-        printMemory({ bootstrap: house.pid, ...handles(data).processes });
+        const supervisor = (await holderOf(data)) ?? 0;
+        printMemory({ ...handles(data).processes, supervisor, bootstrap: house.pid });
       }
       const stopping = performance.now();
       const code = await house.stop();
@@ -42,7 +43,6 @@ export async function benchStart(): Promise<void> {
   }
 }
 
-/** The supervisor is the bootstrap's child, and so is counted with it. */
 function printMemory(processes: Readonly<Record<string, number>>): void {
   const memory = memoryOf(processes);
   for (const [name, mib] of Object.entries(memory))

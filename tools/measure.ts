@@ -14,21 +14,22 @@ export function machine(): string {
   return `${availableParallelism()} cores of ${model}, ${memory}, ${type()} ${release()}, Node ${process.versions.node}, load ${load.join(" ")}`;
 }
 
-/** CPU time in ms that each named process and its children have used so far. */
+/** CPU time in ms that each named process has used so far. */
 export function cpuOf(processes: Readonly<Record<string, number>>): Record<string, number> {
   const used = Object.entries(processes).map(([name, pid]) => {
-    const ticks = family(pid).map(({ stat }) => Number(stat[11]) + Number(stat[12]));
-    // Children that have ended are counted by their parent.
-    const ended = Number(readStat(pid)?.[13] ?? 0) + Number(readStat(pid)?.[14] ?? 0);
+    const ticks = family(name, pid).map(({ stat }) => Number(stat[11]) + Number(stat[12]));
+    // Connections that have ended are counted by PostgreSQL itself; the supervisor's ended children are not its own work.
+    const stat = name === "postgres" ? readStat(pid) : null;
+    const ended = Number(stat?.[13] ?? 0) + Number(stat?.[14] ?? 0);
     return [name, ((sum(ticks) + ended) * 1000) / TICKS_PER_S] as const;
   });
   return Object.fromEntries(used);
 }
 
-/** Memory in MiB of each named process and its children, shared pages counted by their share (Pss). */
+/** Memory in MiB of each named process, shared pages counted by their share (Pss). */
 export function memoryOf(processes: Readonly<Record<string, number>>): Record<string, number> {
   const used = Object.entries(processes).map(([name, pid]) => {
-    const kib = family(pid).map(({ pid: member }) =>
+    const kib = family(name, pid).map(({ pid: member }) =>
       Number(/^Pss:\s+(\d+)/m.exec(proc(member, "smaps_rollup"))?.[1] ?? 0),
     );
     return [name, sum(kib) / 1024] as const;
@@ -47,14 +48,13 @@ export function percentile(sorted: readonly number[], share: number): number {
 
 type Member = { readonly pid: number; readonly stat: readonly string[] };
 
-/** A process and its direct children: PostgreSQL serves each connection by one. */
-function family(pid: number): Member[] {
-  const members = allPids().flatMap((candidate) => {
+/** A process, and for PostgreSQL its children, of which one serves each connection. */
+function family(name: string, pid: number): Member[] {
+  const pids = name === "postgres" ? allPids() : [pid];
+  return pids.flatMap((candidate) => {
     const stat = readStat(candidate);
-    const parent = Number(stat?.[1]);
-    return stat !== null && (candidate === pid || parent === pid) ? [{ pid: candidate, stat }] : [];
+    return stat !== null && (candidate === pid || Number(stat[1]) === pid) ? [{ pid: candidate, stat }] : [];
   });
-  return members;
 }
 
 function allPids(): number[] {
