@@ -137,9 +137,8 @@ async function write(pool: Pool, payment: Payment, carried: Carried, lease: Leas
   };
   try {
     return await transact(pool, async (tx) => {
-      // A success that was not this payment's ends no run: the payment is still to be accepted.
-      if (lease !== null && news !== "mispay") await endClaim(tx, lease);
-      const row = await movePayment(tx, payment, change);
+      // The two are sent together; a lease that is lost takes everything back.
+      const [, row] = await Promise.all([endClaim(tx, lease), movePayment(tx, payment, change)]);
       if (row === null) throw new Overtaken();
       if (event !== null) void appendEvents(tx, [eventOf(row, event as PaymentEvent)]).catch(ignore);
       void recordNews(tx, [{ payment_id: row.id, word, says: news, applied: true }]).catch(ignore);
@@ -165,15 +164,16 @@ async function keepAside(
     return payment;
   }
   return await transact(pool, async (tx) => {
-    await endClaim(tx, lease);
     void recordNews(tx, [entry]).catch(ignore);
     // News may have overtaken the answer, which alone holds the payment URL, deep link or QR.
-    return (await recordOffer(tx, payment.id, word.offer)) ?? payment;
+    const [, row] = await Promise.all([endClaim(tx, lease), recordOffer(tx, payment.id, word.offer)]);
+    return row ?? payment;
   });
 }
 
-/** First in a runner's transaction: names the lease and touches one row, or the runner stops. */
-async function endClaim(tx: Tx, lease: Lease): Promise<void> {
+/** Part of each of a runner's transactions: names the lease and touches one row, or the runner stops. */
+async function endClaim(tx: Tx, lease: Lease | null): Promise<void> {
+  if (lease === null) return;
   if (!(await finishClaim(tx, lease.operation_id, lease.lease_no))) throw new LeaseLost(lease.operation_id);
 }
 

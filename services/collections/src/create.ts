@@ -205,9 +205,8 @@ async function conclude(
     case "word":
     case "unknown": {
       const { word } = answer;
-      if (payment.status !== "initiated" || newsOf(payment, word) !== "mispay") {
-        return await applyWord(rooms, payment, word, lease);
-      }
+      if (newsOf(payment, word) !== "mispay") return await applyWord(rooms, payment, word, lease);
+      // The money is noted first; it ends no run, for the payment itself is still to be accepted.
       const noted = await applyWord(rooms, payment, word, null);
       return await applyWord(rooms, noted, acceptedBy(word), lease);
     }

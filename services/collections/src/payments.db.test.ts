@@ -11,7 +11,7 @@ import { reread } from "./apply.ts";
 import { type Created, createPayment } from "./create.ts";
 import { expireAll } from "./expiry.ts";
 import { findOwned, listPayments } from "./store.ts";
-import { ACCOUNT, callerOf, newsOf, openTestRoom, requestOf, stateOf, type TestRoom } from "./testing.ts";
+import { ACCOUNT, callerOf, mortal, newsOf, openTestRoom, requestOf, stateOf, type TestRoom } from "./testing.ts";
 import { viewOf } from "./view.ts";
 
 const HOUR_MS = 3_600_000;
@@ -192,6 +192,19 @@ test("news: another amount or currency goes to suspense, the payment stays pendi
   }
   await room.tellNews(room.rails.say(one, "success"));
   assert.equal((await reread(room.db.pool, one.id)).status, "success");
+});
+
+test("create_payment: interrupted after another amount was noted and news made it pending, its claim ends", async () => {
+  const caller = callerOf();
+  const id = caller.operation ?? "";
+  room.rails.script = () => ({ outcome: AttemptOutcome.SUCCESS, railAmountMinor: 7n, railCurrency: "XOF" });
+  // The answer is received and lost: the process dies before it books anything.
+  await assert.rejects(createPayment(mortal(room.rooms, 5).rooms, requestOf(), caller), /dead/);
+  await room.tellNews(newsOf(id, "pending", 1n));
+  await room.sweep();
+  const { status, claim, books, events } = await stateOf(room, id);
+  assert.deepEqual([status, claim, books.suspense, books.pending], ["pending", "done", 7n, 10_000n]);
+  assert.deepEqual(events, ["payment.initiated", "payment.pending"]);
 });
 
 test("news: a failure and a success at once end in one success, booked once", async () => {

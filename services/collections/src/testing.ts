@@ -38,7 +38,7 @@ import { openTerms } from "./terms.ts";
 
 export const ACCOUNT = "acct_01KAE800000000000000000001";
 const TOKEN = "house";
-const SILENT = logger("collections", "silent");
+export const SILENT = logger("collections", "silent");
 
 export type TestRoom = {
   readonly db: TestDatabase;
@@ -226,6 +226,8 @@ export class RailsDouble {
   script: (request: CollectRequest) => Promise<Said> | Said = () => ({ outcome: AttemptOutcome.PENDING });
   /** Instead of what is known of the attempt. */
   onAsk: ((operation_id: string) => Said) | null = null;
+  /** Whether the simulator takes a move. */
+  onAdvance: (operation_id: string) => boolean = () => false;
   /** What `KeepPayer` refuses, by field. */
   wrongPayer: string | null = null;
 
@@ -248,6 +250,7 @@ export class RailsDouble {
         }
         return this.#known(request.operationId);
       },
+      advanceSimulator: async ({ operationId }) => ({ moved: this.onAdvance(operationId) }),
       ask: async ({ operationId }) => {
         if (this.onAsk !== null) return answer(this.onAsk(operationId), 0n);
         return this.#known(operationId);
