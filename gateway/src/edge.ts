@@ -173,7 +173,8 @@ export function refuseMissing(app: FastifyInstance): void {
 
 /** In the form of the door: the error envelope, or the RPC protocol's own error under an RPC's path. */
 function refuse(request: FastifyRequest, reply: FastifyReply, refusal: EdgeRefusal): FastifyReply {
-  return isRpcPath(request.url) ? sendRpcRefusal(request, reply, refusal) : sendRefusal(request, reply, refusal);
+  const is_rpc = isRpcPath(request.url) && request.method === "POST";
+  return is_rpc ? sendRpcRefusal(request, reply, refusal) : sendRefusal(request, reply, refusal);
 }
 
 /** Writes the RateLimit headers and holds a call that passes in a moment. */
@@ -193,7 +194,7 @@ export function sendRefusal(request: FastifyRequest, reply: FastifyReply, refusa
   const retry_after_s = refusal.retry_after_s ?? (http === 503 || http === 429 ? 1 : undefined);
   if (retry_after_s !== undefined) reply.header("Retry-After", retry_after_s);
   // The rest of an unread body would be taken for the next request: the line is closed instead.
-  if (http === 413) reply.header("Connection", "close");
+  if (http === 413 && request.raw.httpVersionMajor < 2) reply.header("Connection", "close");
   return reply
     .code(http)
     .type("application/json; charset=utf-8")

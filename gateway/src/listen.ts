@@ -1,7 +1,15 @@
 // Opening the ports, with a sentence instead of a stack where one is taken.
 
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
+
+/** One gRPC connection carries many calls; both bounds keep a single client from taking the process's memory. */
+const SESSION_MEMORY_MB = 16;
+const MAX_STREAMS = 250;
+/** A connection without a call for this long is let go; clients connect again by themselves. */
+const SESSION_IDLE_MS = 300_000;
 
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<number> {
   try {
@@ -10,4 +18,38 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
     throw new Error(`the port ${host}:${port} cannot be opened`, { cause });
   }
   return (app.server.address() as AddressInfo).port;
+}
+
+export type H2cListener = { readonly port: number; close(): Promise<void> };
+
+/**
+ * Native gRPC needs HTTP/2, which shares no clear-text port with HTTP/1.1: a second listener of the same app, so that
+ * every check, limit and log line is the same.
+ */
+export async function listenH2c(app: FastifyInstance, host: string, port: number): Promise<H2cListener> {
+  const sessions = new Set<ServerHttp2Session>();
+  const server = createServer({ maxSessionMemory: SESSION_MEMORY_MB, settings: { maxConcurrentStreams: MAX_STREAMS } });
+  server.on("request", (request, response) => {
+    app.routing(request as unknown as IncomingMessage, response as unknown as ServerResponse);
+  });
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.on("close", () => sessions.delete(session));
+    // A peer that breaks off is no error of ours.
+    session.on("error", () => session.destroy());
+    session.setTimeout(SESSION_IDLE_MS, () => session.close());
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) => reject(new Error(`the gRPC port ${host}:${port} cannot be opened`, { cause })));
+    server.listen(port, host, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        // Says GOAWAY: running calls end, new ones go to another gateway.
+        for (const session of sessions) session.close();
+      }),
+  };
 }

@@ -3,34 +3,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { refuse, refuseField } from "@cauri/money/refusal";
-import {
-  type CreatePaymentRequest,
-  type ListPaymentsRequest,
-  Payment,
-} from "@cauri/proto/ts/cauri/collections/v1/payments";
+import type { CreatePaymentRequest, ListPaymentsRequest } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import { EndpointWithSecret, type UpdateEndpointRequest } from "@cauri/proto/ts/cauri/webhooks/v1/webhooks";
 import type { Call } from "@cauri/rpc/server";
-import { openDoor } from "./testing.ts";
+import { openDoor, paymentOf } from "./testing.ts";
 
 const BODY = { amount_minor: 1500, asset_id: "ast_xof", platform_id: "plt_mtn_ci" };
-
-function payment(of: Partial<Payment> = {}): Payment {
-  return Payment.fromPartial({
-    id: "pay_1",
-    object: "payment",
-    status: 2,
-    amountMinor: 1500n,
-    createdAt: new Date(0),
-    ...of,
-  });
-}
 
 test("create: the message arrives typed, the answer has every field and its headers", async (t) => {
   const seen: { request: CreatePaymentRequest; call: Call }[] = [];
   const createPayment = async (request: CreatePaymentRequest, call: Call) => {
     seen.push({ request, call });
     call.outcome("created");
-    return payment({ metadata: request.metadata });
+    return paymentOf({ metadata: request.metadata });
   };
   const door = await openDoor(t, { payments: { createPayment } });
   const body = {
@@ -61,7 +46,7 @@ test("create: the message arrives typed, the answer has every field and its head
 test("create: a replay is told by header, with the original status and Location", async (t) => {
   const createPayment = async (_: CreatePaymentRequest, call: Call) => {
     call.outcome("replayed");
-    return payment();
+    return paymentOf();
   };
   const door = await openDoor(t, { payments: { createPayment } });
   const answer = await door.call("POST", "/v1/payments", BODY);
@@ -116,7 +101,7 @@ test("create: each wrong field is named, and nothing reaches the service", async
 });
 
 test("create: bytes that are no UTF-8 are refused by the name of their field", async (t) => {
-  const door = await openDoor(t, { payments: { createPayment: async () => payment() } });
+  const door = await openDoor(t, { payments: { createPayment: async () => paymentOf() } });
   const text = (description: Buffer) =>
     Buffer.concat([
       Buffer.from('{"amount_minor":5,"asset_id":"a","platform_id":"p","description":"'),
@@ -137,7 +122,7 @@ test("create: of duplicate keys the last counts, prototype keys are unknown fiel
     payments: {
       createPayment: async (request) => {
         seen.push(request);
-        return payment();
+        return paymentOf();
       },
     },
   });
@@ -152,7 +137,7 @@ test("create: of duplicate keys the last counts, prototype keys are unknown fiel
 
 test("body: type, encoding, size and emptiness are told apart", async (t) => {
   const door = await openDoor(t, {
-    payments: { createPayment: async () => payment() },
+    payments: { createPayment: async () => paymentOf() },
     webhooks: { testEndpoints: async () => ({ data: [] }) },
   });
   const post = async (path: string, body: string | undefined, headers: Record<string, string>, chunked = false) => {
@@ -191,7 +176,7 @@ test("idempotency key: quoted and bare are the same, other characters and length
   const keys: (string | null)[] = [];
   const createPayment = async (_: CreatePaymentRequest, call: Call) => {
     keys.push(call.caller.idempotency_key);
-    return payment();
+    return paymentOf();
   };
   const door = await openDoor(t, { payments: { createPayment } });
   const status = async (key: string) =>
@@ -290,7 +275,7 @@ test("refusals: the reason's status and code, the field before the sentence, Ret
     refuse("upstream_error", "the rail refused the call"),
     refuse("temporarily_unavailable", "the rail is away"),
   ];
-  const door = await openDoor(t, { payments: { createPayment: async () => answers.shift() ?? payment() } });
+  const door = await openDoor(t, { payments: { createPayment: async () => answers.shift() ?? paymentOf() } });
   const told: unknown[] = [];
   for (let i = 0; i < 6; i += 1) {
     const { status, json, headers } = await door.call("POST", "/v1/payments", BODY);
@@ -312,7 +297,7 @@ test("faults: a lost service is asked once more with the same operation, a defec
     operations.push(call.caller.operation);
     if (operations.length === 1) throw Object.assign(new Error("connection lost"), { code: "ECONNREFUSED" });
     if (operations.length === 3) throw new Error("the secret detail");
-    return payment();
+    return paymentOf();
   };
   const door = await openDoor(t, { payments: { createPayment } });
   assert.equal((await door.call("POST", "/v1/payments", BODY)).status, 201);
@@ -324,7 +309,7 @@ test("faults: a lost service is asked once more with the same operation, a defec
 });
 
 test("paths: what names nothing possible is 404", async (t) => {
-  const door = await openDoor(t, { payments: { getPayment: async () => payment() } });
+  const door = await openDoor(t, { payments: { getPayment: async () => paymentOf() } });
   assert.equal((await door.call("GET", "/v1/payments/order%2F1")).status, 200);
   assert.equal((await door.call("GET", "/v1/payments/a%00b")).status, 404);
   assert.equal((await door.call("GET", `/v1/payments/${"x".repeat(5_000)}`)).status, 200);

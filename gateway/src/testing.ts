@@ -7,7 +7,7 @@ import { refuse } from "@cauri/money/refusal";
 import type { ResolvedKey } from "@cauri/proto/ts/cauri/accounts/v1/accounts";
 import { AccountServiceService, AccountStatus, KeyServiceService } from "@cauri/proto/ts/cauri/accounts/v1/accounts";
 import { ReferenceServiceService } from "@cauri/proto/ts/cauri/accounts/v1/reference";
-import { PaymentServiceService } from "@cauri/proto/ts/cauri/collections/v1/payments";
+import { Payment, PaymentServiceService } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import { LedgerServiceService } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import { RailsServiceService } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import { WebhookServiceService } from "@cauri/proto/ts/cauri/webhooks/v1/webhooks";
@@ -19,6 +19,7 @@ import { createAuthenticate } from "./admit.ts";
 import { loadImage } from "./image.ts";
 import { createInvoke } from "./invoke.ts";
 import { createKeys, resolveBy } from "./keys.ts";
+import { listenH2c } from "./listen.ts";
 import { openApiDocument } from "./openapi.ts";
 import { createPublicDoor } from "./public-door.ts";
 import { createLocalLimiter, HOLD_MS, type Limiter } from "./rate-limit.ts";
@@ -64,6 +65,8 @@ export type TestDoor = {
   readonly admin: FastifyInstance;
   readonly base_url: string;
   readonly admin_url: string;
+  /** Port of native gRPC. */
+  readonly grpc_port: number;
   /** Log lines of the gateway. */
   readonly lines: Record<string, unknown>[];
   /** A new key, known to the double of accounts; everything is allowed unless said otherwise. */
@@ -112,8 +115,9 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
   });
   const admin = await createAdminDoor({ ...common, operator_token: OPERATOR_TOKEN });
   await Promise.all([app, admin].map((door) => door.listen({ host: "127.0.0.1", port: 0 })));
+  const grpc = await listenH2c(app, "127.0.0.1", 0);
   t.after(async () => {
-    await Promise.all([app.close(), admin.close()]);
+    await Promise.all([grpc.close(), app.close(), admin.close()]);
     upstreams.close();
     await server.drain();
   });
@@ -130,6 +134,7 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
     admin,
     base_url,
     admin_url: urlOf(admin),
+    grpc_port: grpc.port,
     lines,
     key,
     send,
@@ -141,6 +146,18 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
         ...(body === undefined ? {} : { body }),
       }),
   };
+}
+
+/** A payment as collections would answer it. */
+export function paymentOf(of: Partial<Payment> = {}): Payment {
+  return Payment.fromPartial({
+    id: "pay_1",
+    object: "payment",
+    status: 2,
+    amountMinor: 1500n,
+    createdAt: new Date(0),
+    ...of,
+  });
 }
 
 /** One exchange by node:http: nothing is added, mended or followed. */

@@ -1,0 +1,197 @@
+// Connect, gRPC-Web and gRPC with typed clients, at the same checks as REST; the admin door with its own.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { create } from "@bufbuild/protobuf";
+import { refuse, refuseField } from "@cauri/money/refusal";
+import { AccountService, KeyService } from "@cauri/proto/es/cauri/accounts/v1/accounts_pb";
+import { PaymentService, PaymentStatus } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
+import { UpdateEndpointRequestSchema, WebhookService } from "@cauri/proto/es/cauri/webhooks/v1/webhooks_pb";
+import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { exchange, OPERATOR_TOKEN, openDoor, paymentOf, type TestDoor } from "./testing.ts";
+
+const BODY = { amountMinor: 1500n, assetId: "ast_xof", platformId: "plt_mtn_ci" };
+
+function transports(door: TestDoor, base_url = door.base_url): { [name: string]: Transport } {
+  return {
+    "connect, JSON": createConnectTransport({ baseUrl: base_url, httpVersion: "1.1" }),
+    "connect, binary": createConnectTransport({ baseUrl: base_url, httpVersion: "1.1", useBinaryFormat: true }),
+    "gRPC-Web": createGrpcWebTransport({ baseUrl: base_url, httpVersion: "1.1" }),
+    gRPC: createGrpcTransport({ baseUrl: `http://127.0.0.1:${door.grpc_port}` }),
+  };
+}
+
+async function failure(call: Promise<unknown>): Promise<ConnectError> {
+  try {
+    await call;
+  } catch (error) {
+    return ConnectError.from(error);
+  }
+  return assert.fail("it was answered");
+}
+
+test("rpc: each protocol reaches the service with the caller, and tells the outcome", async (t) => {
+  const door = await openDoor(t, {
+    payments: {
+      createPayment: async (request, call) => {
+        call.outcome("created");
+        const { account, idempotency_key, operation } = call.caller;
+        assert.match(String(operation), /^pay_/);
+        return paymentOf({ id: `${account} ${idempotency_key}`, amountMinor: request.amountMinor ?? 0n });
+      },
+    },
+  });
+  const headers = { authorization: `Bearer ${door.key()}`, "idempotency-key": "k1" };
+  for (const [name, transport] of Object.entries(transports(door))) {
+    let outcome: string | null = null;
+    const onHeader = (got: Headers) => {
+      outcome = got.get("cauri-outcome");
+    };
+    const options = { headers, onHeader };
+    const payment = await createClient(PaymentService, transport).createPayment(BODY, options);
+    assert.equal(payment.id, "acct_test k1", name);
+    assert.equal(payment.status, PaymentStatus.PENDING, name);
+    assert.equal(payment.amountMinor, 1500n, name);
+    assert.equal(outcome, "created", name);
+  }
+});
+
+test("rpc: refusals carry the reason and the field on each protocol", async (t) => {
+  const door = await openDoor(t, {
+    payments: {
+      createPayment: async () => refuseField("payer.phone", "is needed by this rail"),
+      getPayment: async () => refuse("not_found", "no such payment"),
+    },
+  });
+  const reader = { authorization: `Bearer ${door.key({ scopes: ["can_read_transactions"] })}` };
+  const all = { authorization: `Bearer ${door.key()}` };
+  for (const [name, transport] of Object.entries(transports(door))) {
+    const client = createClient(PaymentService, transport);
+    const told = async (call: Promise<unknown>) => {
+      const error = await failure(call);
+      return [
+        Code[error.code],
+        error.metadata.get("cauri-reason"),
+        error.metadata.get("cauri-field"),
+        error.rawMessage,
+      ];
+    };
+    assert.deepEqual(
+      (await told(client.getPayment({ id: "x" }))).slice(0, 2),
+      ["Unauthenticated", "missing_api_key"],
+      name,
+    );
+    assert.deepEqual(
+      (await told(client.createPayment(BODY, { headers: reader }))).slice(0, 2),
+      ["PermissionDenied", "insufficient_scope"],
+      name,
+    );
+    assert.deepEqual(
+      await told(client.getPayment({ id: "x" }, { headers: all })),
+      ["NotFound", "not_found", null, "no such payment"],
+      name,
+    );
+    assert.deepEqual(
+      await told(client.createPayment(BODY, { headers: all })),
+      ["InvalidArgument", "invalid_request", "payer.phone", "payer.phone: is needed by this rail"],
+      name,
+    );
+    assert.deepEqual(
+      await told(client.createPayment({ assetId: "a", platformId: "p" }, { headers: all })),
+      ["InvalidArgument", "invalid_request", "amount_minor", "amount_minor: is required"],
+      name,
+    );
+    assert.deepEqual(
+      (await told(client.createPayment({ ...BODY, description: "a\0" }, { headers: all }))).slice(1, 3),
+      ["invalid_request", "description"],
+      name,
+    );
+  }
+});
+
+test("rpc: the limit is the same one, and told as a refusal that may be repeated", async (t) => {
+  const door = await openDoor(t, {
+    limit: 4,
+    payments: { getPayment: async () => refuse("not_found", "no such payment") },
+  });
+  const headers = { authorization: `Bearer ${door.key()}` };
+  const reasons: (string | null)[] = [];
+  for (const transport of [...Object.values(transports(door)), ...Object.values(transports(door))]) {
+    const error = await failure(createClient(PaymentService, transport).getPayment({ id: "x" }, { headers }));
+    reasons.push(error.metadata.get("cauri-reason"));
+  }
+  assert.deepEqual(reasons, [...Array(4).fill("not_found"), ...Array(4).fill("rate_limited")]);
+});
+
+test("rpc: a PATCH is told by its mask, else by the fields it holds", async (t) => {
+  const masks: (string[] | undefined)[] = [];
+  const door = await openDoor(t, {
+    webhooks: {
+      updateEndpoint: async ({ updateMask }) => {
+        masks.push(updateMask);
+        return refuse("not_found", "no such endpoint");
+      },
+    },
+  });
+  const client = createClient(WebhookService, createConnectTransport({ baseUrl: door.base_url, httpVersion: "1.1" }));
+  const headers = { authorization: `Bearer ${door.key()}` };
+  await failure(client.updateEndpoint(create(UpdateEndpointRequestSchema, { id: "7", isActive: false }), { headers }));
+  await failure(
+    client.updateEndpoint({ id: "7", updateMask: { paths: ["subscribed_events", "nowhere"] } }, { headers }),
+  );
+  assert.deepEqual(masks, [["is_active"], ["subscribed_events"]]);
+});
+
+test("rpc: what has no route cannot be reached, with any credential, at any door", async (t) => {
+  const door = await openDoor(t);
+  const headers = { authorization: `Bearer ${door.key()}` };
+  for (const [name, transport] of Object.entries(transports(door))) {
+    const inside = await failure(createClient(KeyService, transport).resolveKey({}, { headers }));
+    assert.equal(inside.code, Code.NotFound, name);
+    const operator = { authorization: `Bearer ${OPERATOR_TOKEN}` };
+    const account = createClient(AccountService, transport).getAccount({ accountId: "acct_1" }, { headers });
+    assert.equal((await failure(account)).code, Code.NotFound, name);
+    const guessed = createClient(AccountService, transport).getAccount({ accountId: "acct_1" }, { headers: operator });
+    assert.equal((await failure(guessed)).code, Code.Unauthenticated, name);
+  }
+});
+
+test("admin: the operator token opens it, a message meets its schema, and no public route is there", async (t) => {
+  const door = await openDoor(t, {
+    accounts: { getAccount: async ({ accountId }) => refuse("not_found", `no account ${accountId}`) },
+  });
+  const client = createClient(AccountService, createConnectTransport({ baseUrl: door.admin_url, httpVersion: "1.1" }));
+  const operator = { authorization: `Bearer ${OPERATOR_TOKEN}` };
+  for (const headers of [{}, { authorization: "Bearer wrong" }, { authorization: `Bearer ${door.key()}` }]) {
+    const error = await failure(client.getAccount({ accountId: "acct_1" }, { headers }));
+    assert.equal(error.code, Code.Unauthenticated);
+    assert.equal(error.metadata.get("cauri-reason"), "operator_refused");
+  }
+  const missing = await failure(client.getAccount({ accountId: "acct_1" }, { headers: operator }));
+  assert.equal(missing.rawMessage, "no account acct_1");
+  const empty = await failure(client.getAccount({}, { headers: operator }));
+  assert.equal(empty.rawMessage, "account_id: is required");
+  const country = await failure(
+    client.createAccount({ name: "A", country: "ci", email: "a@b.example" }, { headers: operator }),
+  );
+  assert.match(country.rawMessage, /^country: must have the form/);
+  const payments = createClient(
+    PaymentService,
+    createConnectTransport({ baseUrl: door.admin_url, httpVersion: "1.1" }),
+  );
+  assert.equal((await failure(payments.getPayment({ id: "x" }, { headers: operator }))).code, Code.NotFound);
+  assert.equal((await exchange(door.admin_url, { path: "/v1/payments" })).status, 404);
+  const metrics = await exchange(door.admin_url, { path: "/metrics" });
+  assert.match(metrics.text, /cauri_http_request_seconds/);
+});
+
+test("rpc: a body over the limit is 413 by HTTP", async (t) => {
+  const door = await openDoor(t);
+  const path = "/cauri.collections.v1.PaymentService/CreatePayment";
+  const headers = { "content-type": "application/json", "x-api-key": door.key() };
+  const answer = await door.send({ method: "POST", path, headers, body: `{"description":"${"x".repeat(1_100_000)}"}` });
+  assert.equal(answer.status, 413);
+  const get = await door.send({ method: "GET", path, headers });
+  assert.equal(get.status, 405);
+});
