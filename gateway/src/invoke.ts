@@ -14,7 +14,6 @@ import { UpstreamError, type Upstreams } from "./upstream.ts";
 /** A moment for the other replica or the restarted process to be found, before the one repetition. */
 const REPEAT_PAUSE_MS = 100;
 /** Faults after which the same request may pass: 503. */
-const PASSING: readonly number[] = [status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.RESOURCE_EXHAUSTED];
 
 export type Ask = {
   readonly route: Route;
@@ -65,7 +64,7 @@ export async function repeated<T>(once: () => Promise<T>, ends_ms: number): Prom
 export function refusalFor(error: unknown, name: string, request_id: string, log: Log): EdgeRefusal {
   if (error instanceof UpstreamError) {
     if (error.refusal !== null) return error.refusal;
-    if (PASSING.includes(error.code)) {
+    if (error.unavailable) {
       log.warn({ request: request_id, method: name, err: error }, "a service is away");
       return unavailable();
     }

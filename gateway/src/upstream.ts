@@ -31,7 +31,14 @@ export class UpstreamError extends Error {
     this.code = code;
     this.refusal = refusal;
   }
+
+  /** Nothing is known to be wrong but the moment: told as 503. */
+  get unavailable(): boolean {
+    return PASSING.includes(this.code);
+  }
 }
+
+const PASSING: readonly number[] = [status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.RESOURCE_EXHAUSTED];
 
 export type Upstreams = {
   call<I extends DescMessage, O extends DescMessage>(
