@@ -15,6 +15,10 @@ import type { Route } from "./routes.ts";
 import { isRpcPath, sendRpcRefusal } from "./rpc-refusal.ts";
 
 declare module "fastify" {
+  interface FastifyInstance {
+    /** Whether the door is closing: every answer then also closes its line. */
+    readonly draining: { now: boolean };
+  }
   interface FastifyRequest {
     /** The key's holder, once authenticated. */
     holder: KeyHolder | null;
@@ -87,6 +91,7 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
   });
   app.decorateRequest("holder", null);
   app.decorateRequest("refused", null);
+  closeLines(app);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (request: FastifyRequest, payload: Readable) => readBody(request, payload));
   app.addHook("onRequest", async (request, reply) => {
@@ -119,6 +124,18 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
     );
   });
   return app;
+}
+
+/** While the door closes, each answer says that its line closes too, so that no client sends its next request into it. */
+function closeLines(app: FastifyInstance): void {
+  const draining = { now: false };
+  app.decorate("draining", draining);
+  app.addHook("onSend", async (request, reply) => {
+    if (draining.now && request.raw.httpVersionMajor < 2) reply.header("Connection", "close");
+  });
+  app.addHook("preClose", async () => {
+    draining.now = true;
+  });
 }
 
 const CLIENT_ERRORS: { readonly [code: string]: readonly [number, string] } = {

@@ -96,5 +96,6 @@ async function serve(handler: UniversalHandler, request: FastifyRequest, reply: 
   for (const [name, value] of Object.entries(reply.getHeaders())) {
     if (value !== undefined) reply.raw.setHeader(name, value);
   }
+  if (request.server.draining.now && request.raw.httpVersionMajor < 2) reply.raw.shouldKeepAlive = false;
   await universalResponseToNodeResponse(response, reply.raw);
 }
