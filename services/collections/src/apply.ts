@@ -13,6 +13,7 @@ import {
   follow,
   isStale,
   newsOf,
+  ownWord,
   type Payment,
   type PaymentNews,
   type PaymentStatus,
@@ -101,16 +102,17 @@ async function carryOut(rooms: Rooms, payment: Payment, word: RailWord, news: Pa
   }
 }
 
-/** The hold was given back by news that are about to be written: the rail knows them too. */
+/**
+ * The hold was given back and it is not written why. News that are about to be written: the rail knows them too. A
+ * decision of ours whose process died before writing it: it stands in the books, so it is written now.
+ */
 async function askWhy(rooms: Rooms, payment: Payment): Promise<Carried> {
   const answer = await rooms.rails.ask(payment, payment.id);
-  const word = answer.kind === "word" ? answer.word : null;
-  const news = word === null ? "accept" : newsOf(payment, word);
-  // Thrown as a fault: the lease is given back and the next runner finds the news written.
-  if (word === null || news === "accept" || news === "mispay") {
-    throw new Error(`payment ${payment.id}: its hold is released and the rail does not say why yet`);
+  if (answer.kind === "word" && answer.word.says !== "accept") {
+    const news = newsOf(payment, answer.word);
+    if (news !== "mispay") return await carryOut(rooms, payment, answer.word, news);
   }
-  return await carryOut(rooms, payment, word, news);
+  return await carryOut(rooms, payment, ownWord("give_up", "operator_unavailable"), "reject");
 }
 
 async function bookMispaid({ ledger, log }: Rooms, payment: Payment, word: RailWord): Promise<void> {

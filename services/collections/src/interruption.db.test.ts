@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { isRefusal } from "@cauri/money/refusal";
 import { AttemptOutcome } from "@cauri/proto/ts/cauri/rails/v1/rails";
-import { createPayment } from "./create.ts";
+import { transact } from "@cauri/store/pool";
+import { createPayment, sweepPayment } from "./create.ts";
 import { applyNews } from "./news.ts";
 import { callerOf, mortal, openTestRoom, requestOf, stateOf, type TestRoom } from "./testing.ts";
 
@@ -167,4 +168,23 @@ test("create_payment: a stalled runner is overtaken, finds its lease gone and ch
   const { status, books, events } = await stateOf(room, caller.operation ?? "");
   assert.deepEqual([status, books.holds, books.pending], ["pending", 1, 10_000n]);
   assert.deepEqual(events, ["payment.initiated", "payment.pending"]);
+});
+
+test("create_payment: given up in the books but not in the table, then retried: the books decide", async () => {
+  room.rails.script = () => ({ outcome: AttemptOutcome.REFUSED });
+  const caller = callerOf({ idempotency_key: "given up" });
+  const id = caller.operation ?? "";
+  assert.ok(isRefusal(await createPayment(room.rooms, requestOf(), caller)));
+  // The sweeper's process reads, releases in the ledger and dies before it writes.
+  const dying = mortal(room.rooms, 3).rooms;
+  await transact(room.db.pool, (tx) => tx.query("update claims set lease_no = 2 where operation_id = $1", [id]));
+  const due = { operation_id: id, account: caller.account, mode: caller.mode, route: "", kind: "payment", lease_no: 2 };
+  await assert.rejects(sweepPayment(dying, { ...due, give_up: true, orphan: false, decided: true }), /dead/);
+  room.rails.script = () => ({ outcome: AttemptOutcome.PENDING });
+  const retried = await createPayment(room.rooms, requestOf(), caller);
+  assert.ok(!isRefusal(retried));
+  const { status, failure_code, books } = await stateOf(room, id);
+  assert.deepEqual([status, failure_code, books.pending, books.holds], ["failed", "operator_unavailable", 0n, 1]);
+  await room.tellNews(room.rails.say({ id }, "success"));
+  assert.deepEqual((await stateOf(room, id)).books.available, 9_850n);
 });
