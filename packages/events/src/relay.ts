@@ -35,6 +35,8 @@ export type Relay = {
   wake(): void;
   /** Nothing of this account waits to be published. */
   idle(account: string): Promise<boolean>;
+  /** How many events of this account left here since the last question: what a loop did before `Drain` came to it. */
+  takeSent(account: string): number;
   stop(): Promise<void>;
 };
 
@@ -49,6 +51,7 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
   let leader: Leadership | null = null;
   let reconciled = 0;
   let asked_at = 0;
+  const sent = new Map<string, number>();
 
   const round = async (): Promise<boolean> => {
     if (!events.connected()) return false;
@@ -80,6 +83,7 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
     const unsent = await unsentEvents(db, BATCH);
     if (unsent.length === 0) return false;
     observeBatch("relay", unsent.length);
+    for (const { account } of unsent) sent.set(account, (sent.get(account) ?? 0) + 1);
     await publishAll(events, db, unsent);
     return true;
   };
@@ -91,6 +95,11 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
   const forgetReconnect = events.onReconnect(() => loop.wake());
   return {
     wake: () => loop.wake(),
+    takeSent: (account) => {
+      const count = sent.get(account) ?? 0;
+      sent.delete(account);
+      return count;
+    },
     idle: async (account) => (await outboxLag(pool, account)).waiting === 0,
     stop: async () => {
       forget();

@@ -145,7 +145,7 @@ export const SETTINGS = {
   // Where each room answers.
   CAURI_ACCOUNTS_ADDRESS: {
     ...ADDRESS,
-    readers: ["gateway", "collections", "webhooks"],
+    readers: ["gateway", "collections"],
     doc: "The gRPC address of accounts.",
   },
   CAURI_LEDGER_ADDRESS: {

@@ -21,7 +21,7 @@ import { openSender } from "./sender.ts";
 import { webhookService } from "./service.ts";
 
 /** This room tells nobody any news: its outbox stays empty. */
-const NO_RELAY: Relay = { wake: () => {}, idle: async () => true, stop: async () => {} };
+const NO_RELAY: Relay = { wake: () => {}, idle: async () => true, takeSent: () => 0, stop: async () => {} };
 
 await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   const { CAURI_WEBHOOKS_DATABASE_URL: url, CAURI_DATABASE_POOL: max, CAURI_WEBHOOK_CA: ca } = settings;
