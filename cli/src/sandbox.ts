@@ -99,8 +99,9 @@ function advanceClock(): Command {
 async function drainAll(door: Door, account: string, offsetMs: bigint): Promise<void> {
   const rooms = [
     ["accounts", door(AccountService)],
-    ["collections", door(PaymentService)],
+    // Before collections: what was paid by the new time must be known when an expiry of the same time asks.
     ["rails", door(RailsService)],
+    ["collections", door(PaymentService)],
     ["webhooks", door(WebhookService)],
   ] as const;
   let failures = 0;

@@ -114,14 +114,6 @@ export async function unsend(db: Queryable, event_ids: readonly string[]): Promi
   );
 }
 
-/** Makes everything unsent that was sent since an instant: for a stream that is gone as a whole. Returns how many. */
-export async function unsendSince(db: Queryable, since: Date): Promise<number> {
-  const { rowCount } = await db.query(`update outbox set sent_at = null, stream_seq = null where sent_at >= $1`, [
-    since,
-  ]);
-  return rowCount ?? 0;
-}
-
 /** Makes everything unsent that was sent before an instant: the stream was made anew then. Returns how many. */
 export async function unsendBefore(db: Queryable, before: Date): Promise<number> {
   const { rowCount } = await db.query(`update outbox set sent_at = null, stream_seq = null where sent_at < $1`, [

@@ -2,6 +2,7 @@
 
 import { type Consumer, consume } from "@cauri/events/consume";
 import type { Events } from "@cauri/events/events";
+import type { Relay } from "@cauri/events/relay";
 import type { Mode } from "@cauri/money/mode";
 import { isMode } from "@cauri/money/mode";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
@@ -58,3 +59,6 @@ export function eventOf(payload: Uint8Array): Event | null {
     }),
   };
 }
+
+/** This room tells nobody any news: its outbox stays empty, and a drain has nothing to wait for there. */
+export const noRelay: Relay = { wake: () => {}, idle: async () => true, takeSent: () => 0, stop: async () => {} };

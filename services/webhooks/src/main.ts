@@ -4,7 +4,6 @@ import { readFileSync } from "node:fs";
 import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
-import type { Relay } from "@cauri/events/relay";
 import { systemClock } from "@cauri/money/clock";
 import { watchPool } from "@cauri/rpc/metrics";
 import { runService } from "@cauri/rpc/process";
@@ -13,15 +12,12 @@ import { openCipher } from "@cauri/store/cipher";
 import { openClocks } from "@cauri/store/clock";
 import { openPool } from "@cauri/store/pool";
 import { openDialer } from "./dialer.ts";
-import { followNews } from "./events.ts";
+import { followNews, noRelay } from "./events.ts";
 import { parseNetworks } from "./guard.ts";
 import { startLoops } from "./loops.ts";
 import { observeAttempt } from "./metrics.ts";
 import { openSender } from "./sender.ts";
 import { webhookService } from "./service.ts";
-
-/** This room tells nobody any news: its outbox stays empty. */
-const NO_RELAY: Relay = { wake: () => {}, idle: async () => true, takeSent: () => 0, stop: async () => {} };
 
 await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   const { CAURI_WEBHOOKS_DATABASE_URL: url, CAURI_DATABASE_POOL: max, CAURI_WEBHOOK_CA: ca } = settings;
@@ -72,7 +68,7 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
         pool,
         clocks,
         events,
-        relay: NO_RELAY,
+        relay: noRelay,
         consumers: [news, advances],
         work: (account) => loops.failOverdueNow().then(() => sender.drain(account)),
       }),
