@@ -131,7 +131,8 @@ function undeclaredImports(source: Source, shared: readonly string[]): string[] 
         : [`${source.path} imports ${specifier}, outside its workspace`];
     }
     const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
-    const declared = [...workspace.dependencies, ...(isTest(source.path) ? shared : []), "node"];
+    const forTests = isTest(source.path) || /testing\.ts$/.test(source.path);
+    const declared = [...workspace.dependencies, ...(forTests ? shared : []), "node"];
     return declared.includes(name) ? [] : [`${source.path} imports ${name}, which its package.json does not declare`];
   });
 }

@@ -16,6 +16,7 @@ import {
 } from "./books.ts";
 import { chartOf } from "./chart.ts";
 import { type BookState, decide } from "./decide.ts";
+import { Model } from "./model-testing.ts";
 import {
   CODES,
   capture,
@@ -32,7 +33,6 @@ import {
   post,
   release,
 } from "./testing.ts";
-import { Model } from "./testing-model.ts";
 
 const NOW_MS = 1_800_000_000_000;
 

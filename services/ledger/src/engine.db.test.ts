@@ -12,6 +12,7 @@ import fc from "fast-check";
 import { openAccounts, readAccounts, readMerchantAccounts, readMerchantTotals } from "./account-store.ts";
 import { type GroupAnswer, type GroupOrder, isRemembered, type Result, type TransferOrder } from "./books.ts";
 import { type Engine, runBatch, startEngine } from "./engine.ts";
+import { Model } from "./model-testing.ts";
 import {
   CODES,
   capture,
@@ -26,7 +27,6 @@ import {
   post,
   release,
 } from "./testing.ts";
-import { Model } from "./testing-model.ts";
 import { verify } from "./verify.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 12 });

@@ -37,20 +37,23 @@ export type Engine = {
 type Queue = (group: GroupOrder) => Promise<GroupAnswer>;
 
 export function startEngine({ pool, max_waiting = MAX_WAITING }: EngineOptions): Engine {
-  const queues = new Map<string, Queue>();
+  const queues = new Map<string, Promise<Queue | null>>();
 
   /** Lanes are never deleted, so what was found stays true; what was not found may be opened at any time. */
   async function findQueue(asset_id: string, book: Book): Promise<Queue> {
     const key = `${book}/${asset_id}`;
-    const known = queues.get(key);
-    if (known !== undefined) return known;
-    const lane_id = await findLane(pool, asset_id, book);
+    // Shared while it is on its way: a thousand first callers of a lane ask once and get one queue.
+    const asked = queues.get(key) ?? openQueue(pool, asset_id, book, max_waiting);
+    queues.set(key, asked);
+    const forget = () => queues.get(key) === asked && queues.delete(key);
+    const queue = await asked.catch((error: unknown) => {
+      forget();
+      throw error;
+    });
+    if (queue !== null) return queue;
+    forget();
     // Nothing can be booked where no lane is, but an id may be known from another one.
-    if (lane_id === null) return async (group) => (await runBatch(pool, 0, [group])).answers[0] ?? unanswered();
-    // Another caller may have asked at the same time: a lane has one queue, or its callers would not share batches.
-    const queue = queues.get(key) ?? openQueue(pool, lane_id, max_waiting);
-    queues.set(key, queue);
-    return queue;
+    return async (group) => (await runBatch(pool, 0, [group])).answers[0] ?? unanswered();
   }
 
   return {
@@ -75,7 +78,9 @@ export function startEngine({ pool, max_waiting = MAX_WAITING }: EngineOptions):
   };
 }
 
-function openQueue(pool: Pool, lane_id: number, max_waiting: number): Queue {
+async function openQueue(pool: Pool, asset_id: string, book: Book, max_waiting: number): Promise<Queue | null> {
+  const lane_id = await findLane(pool, asset_id, book);
+  if (lane_id === null) return null;
   return coalesce<GroupOrder, GroupAnswer>({
     run: (groups) => runAll(pool, lane_id, groups),
     max_batch: MAX_BATCH,
