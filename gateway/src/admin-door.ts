@@ -25,7 +25,8 @@ export async function createAdminDoor(door: AdminDoor): Promise<FastifyInstance>
   const routes = door.routes.filter((route) => route.door === "admin");
   const app = createEdge({ door: "admin", log: door.log, trusted_proxies: [] });
   app.addHook("onRequest", async (request, reply) => {
-    if (!isRpcPath(request.url)) return undefined;
+    // A routed RPC asks for the token whatever its path looks like.
+    if (!isRpcPath(request.url) && request.routeOptions.config.route === undefined) return undefined;
     const token = bearerOf(request.headers.authorization);
     if (token !== undefined && sameToken(token, door.operator_token)) return undefined;
     return sendRpcRefusal(request, reply, edgeRefusal("operator_refused", "the operator token is missing or wrong"));

@@ -13,6 +13,10 @@ test("admission: a key is asked for first, whatever the path or the body", async
     "/v1/nowhere",
     "/v1",
     "/v1/%zz",
+    "/%76%31/payments",
+    "/%761/%zz",
+    "http://elsewhere.example/v1/payments",
+    "/%63auri.collections.v1.PaymentService/GetPayment",
     "/cauri.collections.v1.PaymentService/GetPayment",
   ]) {
     const answer = await door.send({ method: "POST", path, body: "{", headers: { "content-type": "text/plain" } });

@@ -51,6 +51,11 @@ const MAX_PARAM_LENGTH = 16_384;
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
 /** No route has this path: what cannot be decoded goes on to the 404, after the checks that come before it. */
 const UNDECODABLE = "~";
+/** Scheme and authority of a target in absolute form, which a proxy may send. */
+const ORIGIN = /^https?:\/\/[^/?#]*/i;
+const ENCODED = /%[0-9a-f]{2}/gi;
+/** Encoding one of these never changes what a path means (RFC 3986). */
+const UNRESERVED = /^[A-Za-z0-9._~-]$/;
 
 const seconds = new Histogram({
   name: "cauri_http_request_seconds",
@@ -72,7 +77,7 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
     logger: false,
     trustProxy: trusted_proxies.length > 0 ? [...trusted_proxies] : false,
     genReqId: (raw) => requestId(raw.headers["x-request-id"]),
-    rewriteUrl: (raw) => decodable(raw.url ?? "/"),
+    rewriteUrl: (raw) => canonical(raw.url ?? "/"),
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     http: { headersTimeout: HEADERS_TIMEOUT_MS },
@@ -85,7 +90,7 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
       const [code, text] = CLIENT_ERRORS[error.code] ?? [400, "Bad Request"];
       const body = JSON.stringify({ error: { code: "invalid_request", message: text.toLowerCase() } });
       socket.end(
-        `HTTP/1.1 ${code} ${text}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+        `HTTP/1.1 ${code} ${text}\r\nX-Request-Id: ${requestId(undefined)}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
       );
     },
   });
@@ -155,7 +160,8 @@ export type GuardOptions = {
 export function guard(app: FastifyInstance, { authenticate, policy, needs_key }: GuardOptions): void {
   app.addHook("onRequest", async (request, reply) => {
     const path = pathOf(request.url);
-    if (needs_key(path)) {
+    // A routed RPC asks for a key whatever its path looks like.
+    if (needs_key(path) || request.routeOptions.config.route !== undefined) {
       if (path.startsWith("/v1")) reply.header("Cache-Control", "no-store");
       const { holder, refusal, verdict } = await authenticate({
         authorization: request.headers.authorization,
@@ -271,15 +277,25 @@ function requestId(inbound: string | string[] | undefined): string {
   return typeof inbound === "string" && REQUEST_ID.test(inbound) ? inbound : newId("req", Date.now());
 }
 
-function decodable(url: string): string {
+/**
+ * The one spelling of a request's target that the checks and the router both see: `/%761/payments` and
+ * `http://host/v1/payments` are `/v1/payments`. Were the router to decode more than the checks, a path spelt otherwise
+ * would pass by them.
+ */
+function canonical(target: string): string {
+  const url = target.replace(ORIGIN, "").replace(/^(?!\/)/, "/");
   const path = pathOf(url);
   if (!path.includes("%")) return url;
+  const plain = path.replace(ENCODED, (code) => {
+    const character = String.fromCharCode(Number.parseInt(code.slice(1), 16));
+    return UNRESERVED.test(character) ? character : code;
+  });
   try {
-    decodeURIComponent(path);
-    return url;
+    decodeURIComponent(plain);
+    return plain + url.slice(path.length);
   } catch {
     // The first segment stays, because it tells whether a key is asked for.
-    return `/${path.split("/")[1]?.replaceAll("%", "") ?? ""}/${UNDECODABLE}`;
+    return `/${plain.split("/")[1]?.replaceAll("%", "") ?? ""}/${UNDECODABLE}`;
   }
 }
 

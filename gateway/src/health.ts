@@ -8,6 +8,7 @@ export function mountHealth(app: FastifyInstance, readiness: () => Promise<strin
   app.get("/healthz", async () => ({ status: "ok" }));
   app.get("/readyz", async (_request, reply) => {
     const problems = await readiness();
+    if (problems.length > 0) reply.header("Retry-After", "1");
     return reply
       .code(problems.length === 0 ? 200 : 503)
       .send(problems.length === 0 ? { status: "ready" } : { status: "not_ready", problems });

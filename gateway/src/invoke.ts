@@ -13,7 +13,6 @@ import { UpstreamError, type Upstreams } from "./upstream.ts";
 
 /** A moment for the other replica or the restarted process to be found, before the one repetition. */
 const REPEAT_PAUSE_MS = 100;
-/** Faults after which the same request may pass: 503. */
 
 export type Ask = {
   readonly route: Route;

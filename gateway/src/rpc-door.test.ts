@@ -186,6 +186,20 @@ test("admin: the operator token opens it, a message meets its schema, and no pub
   assert.match(metrics.text, /cauri_http_request_seconds/);
 });
 
+test("admin: the token is asked for however the path is spelt", async (t) => {
+  const door = await openDoor(t, { accounts: { getAccount: async () => assert.fail("it was reached") } });
+  const path = "cauri.accounts.v1.AccountService/GetAccount";
+  for (const spelt of [
+    `/${path}`,
+    `/%63${path.slice(1)}`,
+    `http://elsewhere.example/${path}`,
+    `http://x/%63${path.slice(1)}`,
+  ]) {
+    const answer = await exchange(door.admin_url, { method: "POST", path: spelt, body: { account_id: "acct_1" } });
+    assert.equal(answer.status, 401, spelt);
+  }
+});
+
 test("rpc: a body over the limit is 413 by HTTP", async (t) => {
   const door = await openDoor(t);
   const path = "/cauri.collections.v1.PaymentService/CreatePayment";
