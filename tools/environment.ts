@@ -35,6 +35,13 @@ export function checkSettings(env: NodeJS.ProcessEnv): void {
   }
 }
 
+/** Throws a sentence when any process would refuse its settings, before there are servers to tell it of. */
+export function checkRooms(options: StartOptions, secrets: Secrets, env: NodeJS.ProcessEnv): void {
+  const servers = { database_url: "postgres://127.0.0.1/cauri", nats_url: "nats://127.0.0.1" };
+  const ports = Object.fromEntries(rooms.map(({ name }) => [name, { rpc: 1, metrics: 1 }]));
+  for (const room of rooms) roomEnvironment(room, { options, secrets, ports, ...servers }, env);
+}
+
 export async function choosePorts(): Promise<RoomPorts> {
   const ports = await freePorts(rooms.length * 2);
   return Object.fromEntries(

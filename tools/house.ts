@@ -17,10 +17,18 @@ import {
   writeLocal,
 } from "./data.ts";
 import { provideDemo } from "./demo.ts";
-import { adminUrl, baseUrl, checkSettings, choosePorts, roomEnvironment, type Wiring } from "./environment.ts";
+import {
+  adminUrl,
+  baseUrl,
+  checkRooms,
+  checkSettings,
+  choosePorts,
+  roomEnvironment,
+  type Wiring,
+} from "./environment.ts";
 import { type Keeper, keep, type Running } from "./keeper.ts";
 import { migrateAll } from "./migrate.ts";
-import { findNats, startNats } from "./nats.ts";
+import { findNats, requireNats, startNats } from "./nats.ts";
 import type { StartOptions } from "./options.ts";
 import { requireFreePort } from "./ports.ts";
 import { startPostgres } from "./postgres.ts";
@@ -106,6 +114,7 @@ async function startHouse(state: State): Promise<Ready> {
   await requireFreePort(options.admin_port, "--admin-port");
   await requireFreePort(options.grpc_port, "--grpc-port");
   const secrets = await loadSecrets(options.data);
+  checkRooms(options, secrets, process.env);
   const [database_url, nats_url, ports] = await Promise.all([
     provideDatabase(state, secrets),
     provideNats(state),
@@ -161,7 +170,10 @@ async function provideDatabase(state: State, secrets: Secrets): Promise<string> 
 
 async function provideNats(state: State): Promise<string> {
   const { options, say } = state;
-  if (options.nats_url !== null) return options.nats_url;
+  if (options.nats_url !== null) {
+    await requireNats(options.nats_url);
+    return options.nats_url;
+  }
   const bin = await findNats(say, state.stopping.signal);
   let port: number | undefined;
   let url = "";
@@ -181,11 +193,11 @@ async function provideNats(state: State): Promise<string> {
   return url;
 }
 
-function keepRoom(state: State, room: Room, wiring: Wiring): Promise<void> {
+async function keepRoom(state: State, room: Room, wiring: Wiring): Promise<void> {
   const env = roomEnvironment(room, wiring, process.env);
   const log_file = logFile(state.options.data, room.name);
   const service = { name: room.name, entry: room.entry, env, log_file, say: state.say };
-  return keepProcess(state, room.name, (stopping) => startService(service, stopping));
+  await keepProcess(state, room.name, (stopping) => startService(service, stopping));
 }
 
 async function keepProcess(

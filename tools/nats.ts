@@ -18,6 +18,7 @@ const run = promisify(execFile);
 const VERSION = "2.15.2";
 const OLDEST = [2, 10] as const;
 const MODULE = `github.com/nats-io/nats-server/v2@v${VERSION}`;
+const DEFAULT_PORT = "4222";
 const READY_WITHIN_MS = 20_000;
 
 /** Package managers that carry nats-server, with the words that install it without a question. */
@@ -70,7 +71,9 @@ export async function findNats(say: Say, stopping?: AbortSignal): Promise<string
   for (const way of [buildWithGo, installWithManager]) {
     try {
       const path = await way(say, stopping);
-      if (path !== null && (await isUsable(path))) return path;
+      if (path === null) continue;
+      if (await isUsable(path)) return path;
+      failures.push(`${path} is too old.`);
     } catch (error) {
       stopping?.throwIfAborted();
       failures.push(error instanceof Error ? error.message : String(error));
@@ -88,6 +91,15 @@ export async function findNats(say: Say, stopping?: AbortSignal): Promise<string
 function cached(): string {
   const base = process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache");
   return join(base, "cauri", `nats-server-${VERSION}`, "nats-server");
+}
+
+/** Throws a sentence unless one server of `NATS_URL` answers. */
+export async function requireNats(nats_url: string): Promise<void> {
+  for (const text of nats_url.split(",")) {
+    const url = URL.parse(text.includes("://") ? text : `nats://${text}`);
+    if (url !== null && (await greets(Number(url.port || DEFAULT_PORT), url.hostname))) return;
+  }
+  throw new Sentence("The server of NATS_URL does not answer: start it, or unset NATS_URL to have one started.");
 }
 
 async function buildWithGo(say: Say, stopping?: AbortSignal): Promise<string | null> {
@@ -159,9 +171,9 @@ async function existing(path: string): Promise<string | null> {
 }
 
 /** A nats-server greets each connection with INFO before anything is asked. */
-function greets(port: number): Promise<boolean> {
+function greets(port: number, host = "127.0.0.1"): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect({ port, host: "127.0.0.1" });
+    const socket = connect({ port, host });
     const settle = (answer: boolean) => {
       socket.destroy();
       resolve(answer);

@@ -41,7 +41,11 @@ export async function startService(options: ServiceOptions, stopping: AbortSigna
   const closed = new Promise((settle) => child.once("close", settle));
   const kill = () => child.kill("SIGKILL");
   stopping.addEventListener("abort", kill);
-  const timer = setTimeout(kill, READY_WITHIN_MS);
+  let late = "";
+  const timer = setTimeout(() => {
+    late = `, after ${READY_WITHIN_MS / 1000} s`;
+    kill();
+  }, READY_WITHIN_MS);
   const ready = new Promise<null>((settle) => {
     child.on("message", (message) => isReady(message) && settle(null));
   });
@@ -50,7 +54,7 @@ export async function startService(options: ServiceOptions, stopping: AbortSigna
   stopping.removeEventListener("abort", kill);
   if (failure === null) return running(child, exited);
   await closed;
-  throw new Sentence(`${name} did not start (${failure}): see ${log_file}.${lastWords()}`);
+  throw new Sentence(`${name} did not start (${failure}${late}): see ${log_file}.${lastWords()}`);
 }
 
 function running(child: ChildProcess, exited: Promise<string>): Running {
