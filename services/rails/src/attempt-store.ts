@@ -94,12 +94,12 @@ export async function lockAttempt(tx: Tx, operation_id: string): Promise<Attempt
   return rows[0] ?? null;
 }
 
-/** By the name that the rail knows; an attempt that no rail has yet is matched by any connector. */
+/** By the name that the rail knows. One that turned the call down is heard too; one that was never called is not. */
 export async function lockByReference(tx: Tx, connector: string, reference: string): Promise<Attempt | null> {
   const { rows } = await tx.prepared<Attempt>(
     {
       name: "attempt_lock_reference",
-      text: `${READ} where a.reference = $1 and coalesce(a.connector, $2) = $2 for update`,
+      text: `${READ} where a.reference = $1 and a.connector = $2 for update`,
     },
     [reference, connector],
   );
@@ -179,8 +179,6 @@ export async function writeNews(tx: Tx, attempt: Attempt, changes: Changes): Pro
                     next_poll_at = now_of(account, mode) + $12::float8 * interval '1 second',
                     polls = case when state = $2 then polls else 0 end,
                     is_pinned = is_pinned or $2 = 'unknown',
-                    rail = case when $2 = 'ready' and not is_pinned then null else rail end,
-                    connector = case when $2 = 'ready' and not is_pinned then null else connector end,
                     lease_until = case when lease_no = $13 then null else lease_until end,
                     updated_at = now_of(account, mode)
               where operation_id = $1`,

@@ -116,3 +116,7 @@ test("polls: the pauses grow to five minutes; an unknown outcome is asked for fi
     assert.equal(pauses.at(-1), 300);
   }
 });
+
+test("attempt: a call that was taken for lost and answers after all is believed, also when it may be sent again", () => {
+  assert.equal(to("ready", { outcome: "pending" }, "call"), "pending");
+});

@@ -11,6 +11,8 @@ import { type Moves, move, type StateOf } from "@cauri/money/moves";
 export const attemptMoves = {
   ready: {
     send: { to: "sending", ledger: "none", event: null },
+    // A call that was believed lost comes back with its answer: the rail has it after all.
+    accept: { to: "pending", ledger: "none", event: "collection.pending" },
     // The rail had said no and takes the money nevertheless: money that came is never turned away.
     settle: { to: "success", ledger: "none", event: "collection.success" },
   },

@@ -140,3 +140,13 @@ test("callback: an unsigned operator's message is a hint: the rail is asked at o
   const [, news] = await newsOf(rails.pool, order.operation_id);
   assert.deepEqual([news?.event, news?.failureCode], ["collection.failed", "limit_exceeded"]);
 });
+
+test("callback: the rail had refused the call and reports the money all the same: it counts", async () => {
+  const order = orderOf();
+  const { nothing_out } = await collectFrom(room.house, order, phoneOf("05"));
+  assert.equal(nothing_out, "refused");
+  const body = bodyFor(order.reference);
+  assert.equal((await receive(sign(body), body)).authentic, true);
+  const [news] = await newsOf(rails.pool, order.operation_id);
+  assert.deepEqual([news?.event, news?.rail, news?.railAmountMinor], ["collection.success", "mtn_momo", 1500n]);
+});

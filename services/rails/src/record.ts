@@ -65,7 +65,6 @@ export async function recordAnswer(
 /** The locked row with the changes in it, as a read would now show it. */
 function afterwards(attempt: Attempt, changes: Changes): Attempt {
   const { handoff, ends_lease } = changes;
-  const served = changes.state === "ready" && !attempt.is_pinned ? { rail: null, connector: null } : {};
   return {
     ...attempt,
     state: changes.state,
@@ -75,7 +74,6 @@ function afterwards(attempt: Attempt, changes: Changes): Attempt {
     rail_currency: changes.rail_currency,
     odd_amount_minor: changes.odd_amount_minor,
     odd_currency: changes.odd_currency,
-    ...served,
     payment_url: handoff.payment_url ?? attempt.payment_url,
     deep_link: handoff.deep_link ?? attempt.deep_link,
     qr: handoff.qr ?? attempt.qr,
