@@ -69,6 +69,19 @@ test("claim: a second client_ref is concurrent_request while undecided, already_
   }
 });
 
+test("claim: what is visible from its first transaction is decided from there, and told it waits its ten minutes", async () => {
+  const wanted = claimRequest({ key: null, client_ref: "order-1", decided: true });
+  await claimed(db.pool, wanted);
+  await assertRefused(db.pool, again(wanted), "already_exists", undefined);
+  const nameless = claimRequest({ key: null, decided: true });
+  await claimed(db.pool, nameless, tellUnfinished);
+  const { rows } = await db.pool.query<{ waits: boolean }>(
+    "select due_at > told_at + interval '9 minutes' as waits from claims where operation_id = $1",
+    [nameless.operation_id],
+  );
+  assert.equal(rows[0]?.waits, true);
+});
+
 test("claim: the key is looked at first, so a replay never sees already_exists", async () => {
   const wanted = claimRequest({ client_ref: "order-1" });
   await claimed(db.pool, wanted, finishClaim);

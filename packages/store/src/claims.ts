@@ -242,8 +242,8 @@ function stillRunning(): Refusal {
 async function insertClaim(tx: Tx, request: ClaimRequest): Promise<boolean> {
   const { rowCount } = await tx.query(
     `insert into claims
-       (operation_id, account, mode, route, kind, key, client_ref, fingerprint, lease_until, due_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp() + $9 * interval '1 millisecond',
+       (operation_id, account, mode, route, kind, key, client_ref, fingerprint, decided, lease_until, due_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $11, clock_timestamp() + $9 * interval '1 millisecond',
              clock_timestamp() + ($9 + $10) * interval '1 millisecond')
      on conflict do nothing`,
     [
@@ -257,6 +257,7 @@ async function insertClaim(tx: Tx, request: ClaimRequest): Promise<boolean> {
       request.fingerprint,
       request.lease_ms,
       SWEEP_GRACE_MS,
+      request.decided ?? false,
     ],
   );
   return rowCount === 1;

@@ -148,6 +148,32 @@ test("create_payment: no retry after a 503, the sweeper gives it up after ten mi
   assert.deepEqual(late.events, ["payment.initiated", "payment.failed", "payment.success"]);
 });
 
+test("create_payment: told 502 it holds its client_ref from the first moment on, and waits its ten minutes unnamed too", async () => {
+  room.rails.script = () => ({ outcome: AttemptOutcome.REFUSED });
+  const caller = callerOf();
+  await refusalOf({ clientRef: "told" }, caller);
+  assert.equal((await refusalOf({ clientRef: "told" })).refused, "already_exists");
+  const nameless = callerOf();
+  await refusalOf({}, nameless);
+  const { rows } = await room.db.pool.query<{ waits: boolean }>(
+    "select due_at > clock_timestamp() + interval '9 minutes' as waits from claims where operation_id = $1",
+    [nameless.operation],
+  );
+  assert.equal(rows[0]?.waits, true);
+});
+
+test("news: another amount overtakes the refusal that the call answered: the refusal still counts", async () => {
+  // Two news of one attempt whose order a redelivery turned round, before the runner has written anything.
+  room.rails.script = async ({ operationId: id }) => {
+    await room.tellNews(newsOf(id, "success", 2n, { railAmountMinor: 7n, railCurrency: "XOF" }));
+    return { outcome: AttemptOutcome.FAILED, failureCode: "payer_rejected" };
+  };
+  const { id } = await room.create();
+  const { status, failure_code, claim, books } = await stateOf(room, id);
+  assert.deepEqual([status, failure_code, claim], ["failed", "payer_rejected", "done"]);
+  assert.deepEqual([books.suspense, books.pending, books.holds], [7n, 0n, 1]);
+});
+
 test("create_payment: the ledger is down, the lease is given back and the retry goes on", async () => {
   room.ledger.down = true;
   const key = { idempotency_key: "ledger" };
