@@ -167,6 +167,10 @@ test("lists: pages, filters and their refusals", async () => {
   assert.deepEqual(envelope, { page: 2, per_page: 2, total: 5, has_more: true });
   const past = await shop.test.get("/v1/payments?page=9");
   assert.deepEqual([past.status, past.body.data, past.body.total], [200, [], 5]);
+  for (const path of ["payments", "payments?status=success", "assets", "corridors", "balances"]) {
+    const far = await shop.test.get(`/v1/${path}${path.includes("?") ? "&" : "?"}page=99999999999`);
+    assert.deepEqual([far.status, far.body?.data, far.body?.page], [200, [], 99_999_999_999], `${path} ${far.text}`);
+  }
   assert.equal((await shop.test.get("/v1/payments?status=success")).body.total, 3);
   assert.equal((await shop.test.get("/v1/payments?status=pending&per_page=1")).body.has_more, true);
   assert.equal((await shop.test.get("/v1/payments?client_ref=list-3")).body.data[0].id, ids[1]);
@@ -175,7 +179,15 @@ test("lists: pages, filters and their refusals", async () => {
   assert.equal((await shop.test.get(`/v1/payments?created_from=${third}`)).body.total, 3);
   assert.equal((await shop.test.get(`/v1/payments?created_to=${third}`)).body.total, 2);
   assert.equal((await shop.test.get(`/v1/payments?created_from=${third}&status=success`)).body.total, 2);
-  for (const query of ["page=0", "per_page=0", "per_page=101", "page=x", "status=nonsense", "created_from=yesterday"])
+  for (const query of [
+    "page=0",
+    "page=99999999999999999999",
+    "per_page=0",
+    "per_page=101",
+    "page=x",
+    "status=nonsense",
+    "created_from=yesterday",
+  ])
     refused(await shop.test.get(`/v1/payments?${query}`), 422, "invalid_request", query.split("=")[0]);
 });
 

@@ -2,10 +2,10 @@
 
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { isInternal } from "@cauri/rpc/json-form";
-import { textProblem } from "./body.ts";
+import { InexactNumber, textProblem } from "./body.ts";
 import { type EdgeRefusal, edgeRefusal } from "./reasons.ts";
 
-const DIGITS = /^-?\d{1,16}$/;
+const DIGITS = /^-?\d+$/;
 
 /** The parameters of `search` (without its `?`) that are fields of `desc`; what has the wrong form stays a text. */
 export function readQuery(
@@ -47,5 +47,6 @@ export function typedText(field: DescField, text: string): unknown {
     return text;
   if (field.scalar === ScalarType.BOOL) return text === "true" ? true : text === "false" ? false : text;
   if (field.scalar === ScalarType.DOUBLE || field.scalar === ScalarType.FLOAT) return text === "" ? text : Number(text);
-  return DIGITS.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : text;
+  if (!DIGITS.test(text)) return text;
+  return Number.isSafeInteger(Number(text)) ? Number(text) : new InexactNumber(text);
 }

@@ -192,7 +192,7 @@ test("list: the query is typed by its fields, unknown parameters are ignored", a
   const seen: ListPaymentsRequest[] = [];
   const listPayments = async (request: ListPaymentsRequest) => {
     seen.push(request);
-    return { data: [], page: 2, perPage: 10, total: 0n, hasMore: false };
+    return { data: [], page: 2n, perPage: 10, total: 0n, hasMore: false };
   };
   const door = await openDoor(t, { payments: { listPayments } });
   const answer = await door.call(
@@ -200,7 +200,7 @@ test("list: the query is typed by its fields, unknown parameters are ignored", a
     "/v1/payments?page=2&per_page=10&status=success&created_from=2026-11-20T18:53:00.5Z&x=1&page=3",
   );
   assert.deepEqual(answer.json, { data: [], page: 2, per_page: 10, total: 0, has_more: false });
-  assert.equal(seen[0]?.page, 3);
+  assert.equal(seen[0]?.page, 3n);
   assert.equal(seen[0]?.status, 3);
   assert.equal(seen[0]?.createdFrom?.toISOString(), "2026-11-20T18:53:00.500Z");
   for (const query of [
@@ -208,6 +208,7 @@ test("list: the query is typed by its fields, unknown parameters are ignored", a
     "page=1.0",
     "page=",
     "page=1e1",
+    "page=9007199254740992",
     "per_page=101",
     "status=paid",
     "status=",

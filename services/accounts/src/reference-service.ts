@@ -43,8 +43,8 @@ export async function listAssets(house: House, request: ListAssetsRequest): Prom
   const asked = checkPage(request.page, request.perPage);
   if (isRefusal(asked)) return asked;
   const assets = (await listUsableAssets(house.pool)).map(({ asset_id, ...rest }) => ({ assetId: asset_id, ...rest }));
-  const { data, per_page, has_more, ...rest } = pageOf(assets, asked);
-  return { data: [...data], perPage: per_page, hasMore: has_more, ...rest };
+  const { data, page, per_page, has_more, total } = pageOf(assets, asked);
+  return { data: [...data], page: BigInt(page), perPage: per_page, hasMore: has_more, total };
 }
 
 export async function listCorridorsFor(
@@ -66,8 +66,8 @@ export async function listCorridorsFor(
       return corridorMessage(corridor, isOpenFor(corridor, mode, house.live, opening), line);
     });
   });
-  const { data, per_page, has_more, ...rest } = pageOf(corridors, asked);
-  return { data: [...data], perPage: per_page, hasMore: has_more, ...rest };
+  const { data, page, per_page, has_more, total } = pageOf(corridors, asked);
+  return { data: [...data], page: BigInt(page), perPage: per_page, hasMore: has_more, total };
 }
 
 /** Everything a creation is judged by, from one moment; the asking room keeps it until an event says otherwise. */
@@ -113,7 +113,7 @@ export async function listAllCorridors(house: House): Promise<ListCorridorsRespo
       return corridorMessage(corridor, corridor.is_open, line);
     });
   });
-  return { data, page: 1, perPage: data.length, total: BigInt(data.length), hasMore: false };
+  return { data, page: 1n, perPage: data.length, total: BigInt(data.length), hasMore: false };
 }
 
 export async function openOrCloseCorridor(

@@ -47,9 +47,6 @@ export type Page<T> = {
 export const PER_PAGE_DEFAULT = 25;
 const PER_PAGE_MAX = 100;
 
-/** A hundred pages past any list of ours; it keeps page * per_page a safe integer. */
-const PAGE_MAX = 1_000_000_000;
-
 /** The line that prices this: account and platform, account, platform, default, in this order. */
 export function pickLine(
   lines: readonly PricedLine[],
@@ -106,11 +103,11 @@ export function checkFee(line: FeeLine, max_minor: bigint): Refusal | null {
 
 /** Page and rows per page with their defaults, or the refusal that names the field. */
 export function checkPage(
-  page: number | undefined,
+  page: number | bigint | undefined,
   per_page: number | undefined,
 ): { page: number; per_page: number } | Refusal {
-  const asked = { page: page ?? 1, per_page: per_page ?? PER_PAGE_DEFAULT };
-  if (asked.page < 1 || asked.page > PAGE_MAX) return refuseField("page", "must be 1 or more");
+  const asked = { page: Number(page ?? 1), per_page: per_page ?? PER_PAGE_DEFAULT };
+  if (asked.page < 1) return refuseField("page", "must be 1 or more");
   if (asked.per_page < 1 || asked.per_page > PER_PAGE_MAX) {
     return refuseField("per_page", `must be from 1 to ${PER_PAGE_MAX}`);
   }

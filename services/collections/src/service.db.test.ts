@@ -49,7 +49,7 @@ test("create, get and list: one view of one payment", async () => {
   const listed = good(await client.listPayments({ createdFrom: undefined, createdTo: undefined }, { caller }));
   assert.deepEqual(
     [listed.data, listed.page, listed.perPage, listed.total, listed.hasMore],
-    [[created], 1, 25, 1n, false],
+    [[created], 1n, 25, 1n, false],
   );
 });
 

@@ -43,7 +43,7 @@ export function paymentService(rooms: PaymentRooms): Service {
       const found = await listPayments(rooms.pool, {
         account: caller.account,
         mode: caller.mode,
-        page: request.page ?? 1,
+        page: Number(request.page ?? 1),
         per_page: request.perPage ?? DEFAULT_PER_PAGE,
         status,
         client_ref: request.clientRef,
@@ -52,7 +52,7 @@ export function paymentService(rooms: PaymentRooms): Service {
       });
       return {
         data: found.payments.map(viewOf),
-        page: found.page,
+        page: BigInt(found.page),
         perPage: found.per_page,
         total: BigInt(found.total),
         hasMore: found.has_more,

@@ -127,7 +127,7 @@ test("list balances: the caller's accounts of its book, zeros included, in one o
   ok(await post([transfer("theirs", FLOAT, merchant("plt_b", "acct_b"), 7n)]));
   const caller = houseCaller("acct_a", "test", "req_1");
   const list = ok(await ledger.listBalances({ page: undefined, perPage: undefined }, { caller }));
-  assert.deepEqual([list.page, list.perPage, list.total, list.hasMore], [1, 25, 6n, false]);
+  assert.deepEqual([list.page, list.perPage, list.total, list.hasMore], [1n, 25, 6n, false]);
   assert.deepEqual(
     list.data.map((row) => [row.assetId, row.platformId, row.availableMinor, row.reservedMinor, row.pendingMinor]),
     [
@@ -140,19 +140,19 @@ test("list balances: the caller's accounts of its book, zeros included, in one o
     ],
   );
   assert.ok(list.data.every((row) => row.updatedAt !== undefined));
-  const second = ok(await ledger.listBalances({ page: 2, perPage: 4 }, { caller }));
+  const second = ok(await ledger.listBalances({ page: 2n, perPage: 4 }, { caller }));
   assert.deepEqual(second.data, list.data.slice(4));
   assert.deepEqual([second.total, second.hasMore], [6n, false]);
-  assert.equal(ok(await ledger.listBalances({ page: 1, perPage: 4 }, { caller })).hasMore, true);
-  assert.deepEqual(ok(await ledger.listBalances({ page: 9, perPage: 4 }, { caller })).data, []);
+  assert.equal(ok(await ledger.listBalances({ page: 1n, perPage: 4 }, { caller })).hasMore, true);
+  assert.deepEqual(ok(await ledger.listBalances({ page: 99_999_999_999n, perPage: 4 }, { caller })).data, []);
   const nobody = ok(
-    await ledger.listBalances({ page: 1, perPage: 4 }, { caller: houseCaller("acct_x", "test", "req_1") }),
+    await ledger.listBalances({ page: 1n, perPage: 4 }, { caller: houseCaller("acct_x", "test", "req_1") }),
   );
   assert.deepEqual([nobody.data, nobody.total], [[], 0n]);
   for (const [page, perPage, field] of [
-    [0, 1, "page"],
-    [1, 0, "per_page"],
-    [1, 101, "per_page"],
+    [0n, 1, "page"],
+    [1n, 0, "per_page"],
+    [1n, 101, "per_page"],
   ] as const) {
     const refused = await ledger.listBalances({ page, perPage }, { caller });
     assert.ok(isRefusal(refused) && refused.field === field);

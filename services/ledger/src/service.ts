@@ -29,12 +29,12 @@ const MAX_PER_PAGE = 100;
 
 export function ledgerService({ pool, engine }: { pool: Pool; engine: Engine }): Service {
   return service(LedgerServiceService, {
-    listBalances: async ({ page = 1, perPage = PER_PAGE }, { caller }) => {
-      if (page < 1) return refuseField("page", "must be at least 1");
+    listBalances: async ({ page = 1n, perPage = PER_PAGE }, { caller }) => {
+      if (page < 1n) return refuseField("page", "must be at least 1");
       if (perPage < 1 || perPage > MAX_PER_PAGE) return refuseField("per_page", `must be from 1 to ${MAX_PER_PAGE}`);
       // A merchant has one account per platform and asset: the whole list is read, and a page cut from it.
       const accounts = await readMerchantAccounts(pool, caller.account, caller.mode);
-      const end = page * perPage;
+      const end = Number(page) * perPage;
       const data = accounts.slice(end - perPage, end).map(writeBalance);
       return { data, page, perPage, total: BigInt(accounts.length), hasMore: accounts.length > end };
     },
