@@ -16,7 +16,7 @@ export type Expiring = Rooms & { readonly clocks: Clocks };
 
 /** The sweeper of `pending`: every second, and once more at once where a round was full. */
 export function startExpiry(rooms: Expiring): Loop {
-  const work = async () => (await expireDue(rooms)) === ROUND;
+  const work = async () => (await expireDue(rooms)) >= ROUND;
   return startLoop({ name: "expiry", every_ms: EVERY_MS, work, log: rooms.log });
 }
 

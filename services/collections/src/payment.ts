@@ -27,7 +27,7 @@ export const paymentMoves = {
     cancel: { to: "cancelled", ledger: "release", event: "payment.failed" },
     mispay: { to: "pending", ledger: "post_suspense", event: null },
   },
-  success: {},
+  success: { mispay: { to: "success", ledger: "post_suspense", event: null } },
   failed: {
     settle: { to: "success", ledger: "post_late", event: "payment.success" },
     mispay: { to: "failed", ledger: "post_suspense", event: null },
@@ -36,7 +36,7 @@ export const paymentMoves = {
     settle: { to: "success", ledger: "post_late", event: "payment.success" },
     mispay: { to: "cancelled", ledger: "post_suspense", event: null },
   },
-  refunded: {},
+  refunded: { mispay: { to: "refunded", ledger: "post_suspense", event: null } },
 } as const satisfies Moves;
 
 export type PaymentStatus = keyof typeof paymentMoves;

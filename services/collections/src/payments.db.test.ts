@@ -220,6 +220,16 @@ test("news: another amount or currency goes to suspense, the payment stays pendi
   assert.equal((await reread(room.db.pool, one.id)).status, "success");
 });
 
+test("news: another amount that comes after the payment's own is not lost: it goes to suspense, the success stays", async () => {
+  const payment = await room.create();
+  await room.tellNews(room.rails.say(payment, "success"));
+  const odd = room.rails.say(payment, "success", { railAmountMinor: 7n });
+  await room.tellNews(odd, odd);
+  const { status, books, events } = await stateOf(room, payment.id);
+  assert.deepEqual([status, books.available, books.fees, books.suspense], ["success", 9_850n, 150n, 7n]);
+  assert.deepEqual(events, ["payment.initiated", "payment.pending", "payment.success"]);
+});
+
 test("create_payment: interrupted after another amount was noted and news made it pending, its claim ends", async () => {
   const caller = callerOf();
   const id = caller.operation ?? "";
