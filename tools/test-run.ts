@@ -39,10 +39,16 @@ export async function beginTestRun(layer: string, settings: Readonly<Record<stri
       const leaks = findLeaks(join(data, "logs"), secrets);
       const kept = keepLogs(layer, data, output);
       await removeTestFolder(folder, postgresFolder(data));
-      if (leaks.length > 0) throw new Error(`secrets in the logs (${kept}):\n${leaks.join("\n")}`);
-      if (code !== 0) throw new Error(`the house did not stop cleanly (${code}): see ${kept}`);
+      if (leaks.length > 0) fail(`secrets in the logs (${kept}):\n${leaks.join("\n")}`);
+      if (code !== 0) fail(`the house did not stop cleanly (${code}): see ${kept}`);
     },
   };
+}
+
+/** Node's runner fails when a teardown throws, but does not say why. */
+function fail(why: string): never {
+  console.error(why);
+  throw new Error(why);
 }
 
 /** The logs of the last run of each layer stay, for whoever has to find out why a test failed. */
