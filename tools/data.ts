@@ -13,6 +13,9 @@ import { Sentence } from "./sentence.ts";
 /** Longer than a house needs to stop by itself once its supervisor is gone. */
 const FORMER_HOUSE_MS = 15_000;
 
+/** Not ours to write, or no folder at all. */
+const UNUSABLE: readonly string[] = ["EACCES", "EPERM", "ENOTDIR", "EEXIST"];
+
 export type Processes = Readonly<Record<string, number>>;
 
 /** Kept for as long as the data is: without them the data cannot be read. */
@@ -56,7 +59,10 @@ const secretsFile = (data: string) => join(data, "secrets.json");
 
 /** Takes the folder for this process, or says who has it; waits for what a killed supervisor left behind. */
 export async function takeData(data: string, say: (text: string) => void): Promise<void> {
-  await mkdir(join(data, "logs"), { recursive: true });
+  await mkdir(join(data, "logs"), { recursive: true }).catch((error: NodeJS.ErrnoException) => {
+    if (!UNUSABLE.includes(error.code ?? "")) throw error;
+    throw new Sentence(`The data folder ${data} cannot be used (${error.code}): choose another one with --data.`);
+  });
   // Others may pass through to what is theirs (PostgreSQL runs as `nobody` under root), but may list nothing.
   await chmod(data, 0o711);
   await chmod(join(data, "logs"), 0o700);

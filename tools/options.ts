@@ -32,10 +32,11 @@ export function readStartOptions(args: readonly string[], env: NodeJS.ProcessEnv
     return null;
   }
   const options = {
-    port: port("--port", values.port ?? env["CAURI_PORT"] ?? "8080"),
-    admin_port: port("--admin-port", values["admin-port"] ?? env["CAURI_ADMIN_PORT"] ?? "8081"),
-    grpc_port: port("--grpc-port", values["grpc-port"] ?? env["CAURI_GRPC_PORT"] ?? "8082"),
-    data: resolve(values.data ?? env["CAURI_DATA"] ?? ".cauri"),
+    // An empty variable counts as unset here too: an empty CAURI_DATA would otherwise be the current folder.
+    port: port("--port", values.port ?? (env["CAURI_PORT"] || "8080")),
+    admin_port: port("--admin-port", values["admin-port"] ?? (env["CAURI_ADMIN_PORT"] || "8081")),
+    grpc_port: port("--grpc-port", values["grpc-port"] ?? (env["CAURI_GRPC_PORT"] || "8082")),
+    data: resolve(values.data ?? (env["CAURI_DATA"] || ".cauri")),
     fresh: values.fresh,
     demo: !values["no-demo"],
     database_url: env["DATABASE_URL"] || null,
@@ -72,7 +73,7 @@ function parse(args: readonly string[]) {
 }
 
 function port(option: string, text: string): number {
-  const number = Number(text);
-  if (Number.isInteger(number) && number >= 1 && number <= 65_535) return number;
+  const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (number >= 1 && number <= 65_535) return number;
   throw new Sentence(`${option} must be a port from 1 to 65535, not "${text}".`);
 }
