@@ -9,6 +9,8 @@ export type LaneRow = { lane_id: number; asset_id: string; book: Book; sequence:
 export type AccountRow = Balances & {
   account_id: bigint;
   code: string;
+  owner: string | null;
+  platform_id: string | null;
   normal_side: NormalSide;
   no_overdraft: boolean;
 };
@@ -53,8 +55,8 @@ export async function readLanes(tx: Queryable): Promise<LaneRow[]> {
 }
 
 export async function readLaneAccounts(tx: Queryable, lane_id: number): Promise<AccountRow[]> {
-  const text = `select account_id, code, normal_side, no_overdraft, ${BALANCES} from accounts
-    where lane_id = $1 order by account_id`;
+  const text = `select account_id, code, owner, platform_id, normal_side, no_overdraft, ${BALANCES}
+    from accounts where lane_id = $1 order by account_id`;
   return (await tx.query<AccountRow>(text, [lane_id])).rows;
 }
 

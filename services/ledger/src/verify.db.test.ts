@@ -202,6 +202,16 @@ const TAMPERINGS: readonly Tampering[] = [
     finds: [/^batch 1 .*hash/],
   },
   {
+    name: "another owner, who would see the balance as his",
+    sql: `update accounts set owner = 'acct_b' where code = '${MERCHANT}'`,
+    finds: [/^account merchant:acct_a:plt_a of ast_xof\/live: its row is not what its code says/],
+  },
+  {
+    name: "an account that may suddenly be overdrawn",
+    sql: `update accounts set no_overdraft = false where code = '${MERCHANT}'`,
+    finds: [/^account merchant:acct_a:plt_a of ast_xof\/live: its row is not what its code says/],
+  },
+  {
     name: "interplatform accounts that don't add up",
     sql: "update accounts set debits_posted = 0 where code = 'interplatform:plt_b'",
     finds: [/the interplatform accounts add up to 3, not zero/],

@@ -1,9 +1,11 @@
 // `cauri ledger verify`: recomputes the books from the transfers, on one snapshot, and tells every place where what is
 // written differs: chain, entries, balances, holds, invariants. It streams batch by batch and never writes.
 
+import { isDeepStrictEqual } from "node:util";
 import { type Pool, type Queryable, snapshot } from "@cauri/store/pool";
 import { availableOf, type Balances, ZERO } from "./books.ts";
 import { type ChainRow, GENESIS, hashBatch } from "./chain.ts";
+import { chartOf } from "./chart.ts";
 import { differenceOf, type Replay, type ReplayEntry, type ReplayHold, replayTransfer, startReplay } from "./replay.ts";
 import {
   type AccountRow,
@@ -174,6 +176,7 @@ function verifyAccounts(where: string, accounts: readonly AccountRow[], replay: 
     const computed: Balances = replay.balances.get(Number(account.account_id)) ?? ZERO;
     const difference = differenceOf(account, computed);
     if (difference !== null) say(report, `account ${account.code} of ${where}: it says ${difference}`);
+    if (!isOfChart(account)) say(report, `account ${account.code} of ${where}: its row is not what its code says`);
     if (account.no_overdraft && availableOf(account.normal_side, account) < 0n) {
       say(report, `account ${account.code} of ${where}: it is below zero`);
     }
@@ -185,6 +188,11 @@ function verifyAccounts(where: string, accounts: readonly AccountRow[], replay: 
   if (pending !== 0n) say(report, `lane ${where}: pending debits exceed credits by ${pending}`);
   if (interplatform !== 0n)
     say(report, `lane ${where}: the interplatform accounts add up to ${interplatform}, not zero`);
+}
+
+/** Whose money it is, and whether it may be overdrawn, is said by the code, which alone is in the chain. */
+function isOfChart({ code, owner, platform_id, normal_side, no_overdraft }: AccountRow): boolean {
+  return isDeepStrictEqual(chartOf(code), { normal_side, no_overdraft, owner, platform_id });
 }
 
 async function verifyOpenHolds(tx: Queryable, lane: LaneRow, replay: Replay, report: Report): Promise<void> {
