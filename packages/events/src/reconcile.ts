@@ -21,7 +21,8 @@ export async function reconcile(events: Events, db: Queryable): Promise<number> 
   await events.ensureStream();
   const { created } = await events.jsm.streams.info(STREAM);
   // A stream that is younger than an event can't have it: NATS came back with an empty store.
-  let lost = await unsendBefore(db, new Date(created));
+  let lost = 0;
+  for (let some = PAGE; some === PAGE; lost += some) some = await unsendBefore(db, new Date(created), PAGE);
   const from = await recentStreamSeq(db, UNSYNCED_MS);
   if (from !== null) lost += await unsendMissing(events, db, from);
   if (lost > 0) events.log.warn({ lost }, "the stream has lost events: they are published again");

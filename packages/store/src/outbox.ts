@@ -114,11 +114,16 @@ export async function unsend(db: Queryable, event_ids: readonly string[]): Promi
   );
 }
 
-/** Makes everything unsent that was sent before an instant: the stream was made anew then. Returns how many. */
-export async function unsendBefore(db: Queryable, before: Date): Promise<number> {
-  const { rowCount } = await db.query(`update outbox set sent_at = null, stream_seq = null where sent_at < $1`, [
-    before,
-  ]);
+/**
+ * Makes unsent what was sent before an instant: the stream was made anew then. Returns how many, so that a loop goes on
+ * while there are more: 48 hours of a busy house in one statement would never end within its time-out.
+ */
+export async function unsendBefore(db: Queryable, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `update outbox set sent_at = null, stream_seq = null where event_id in
+       (select event_id from outbox where sent_at < $1 order by sent_at limit $2)`,
+    [before, limit],
+  );
   return rowCount ?? 0;
 }
 
