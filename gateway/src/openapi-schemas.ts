@@ -65,8 +65,9 @@ function outputField(field: DescField, nest: (desc: DescMessage) => Schema): Sch
   return publicForm(fieldSchema(field, nest));
 }
 
-/** May be null: what has presence in the proto, and an enum that was never said. */
+/** May be null: what has presence in the proto and is not marked as required, and an enum that was never said. */
 function nullable(field: DescField, schema: Schema): Schema {
+  if (optionOf(field)?.required === true) return schema;
   if (!hasPresence(field) || field.fieldKind === "list" || field.fieldKind === "map") return schema;
   if (schema["$ref"] !== undefined) return { anyOf: [schema, { type: "null" }] };
   const words = schema["enum"];

@@ -52,7 +52,8 @@ export function errorResponses(
     shared[name] = {
       description,
       headers: {
-        ...COMMON_HEADERS,
+        // Who is not known has no limit to be told of.
+        ...(status === 401 ? { "X-Request-Id": header("RequestId") } : COMMON_HEADERS),
         ...(status === 429 || status === 503 || status === 409 ? { "Retry-After": header("RetryAfter") } : {}),
         ...(status === 405 ? { Allow: header("Allow") } : {}),
       },

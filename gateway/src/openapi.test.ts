@@ -40,6 +40,17 @@ test("openapi: every reference leads somewhere, every property is described", ()
   assert.deepEqual(problems, []);
 });
 
+test("openapi: only what can be null may be, an amount is never negative, no status that cannot come", () => {
+  type Properties = { [name: string]: { type?: unknown; minimum?: number } };
+  const payment = (document.components.schemas["Payment"]?.["properties"] ?? {}) as Properties;
+  for (const name of ["created_at", "updated_at", "expires_at"]) assert.equal(payment[name]?.type, "string", name);
+  assert.deepEqual(payment["completed_at"]?.type, ["string", "null"]);
+  for (const name of ["amount_minor", "fee_minor", "net_minor"]) assert.equal(payment[name]?.minimum, 0, name);
+  const read = document.paths["/v1/payments/{id}"]?.["get"]?.responses ?? {};
+  assert.deepEqual(Object.keys(read), ["200", "401", "403", "404", "429", "500", "503"]);
+  assert.ok(!JSON.stringify(resolved(read["401"]?.["$ref"])).includes("RateLimit"), "nobody is known yet");
+});
+
 test("openapi: nothing of the operators' door is told", () => {
   const text = JSON.stringify(document);
   for (const word of ["operator_refused", "AdvanceClock", "ResolveKey", "update_mask"])
@@ -53,7 +64,11 @@ function walk(node: unknown, path: string, visit: (node: Node, path: string) => 
 }
 
 function resolve(reference: string): boolean {
+  return resolved(reference) !== undefined;
+}
+
+function resolved(reference: unknown): unknown {
   let at: unknown = document;
-  for (const part of reference.slice(2).split("/")) at = (at as Node | undefined)?.[part];
-  return at !== undefined;
+  for (const part of String(reference).slice(2).split("/")) at = (at as Node | undefined)?.[part];
+  return at;
 }

@@ -148,7 +148,7 @@ function successes(route: Route, components: Components): { [status: string]: Sc
 
 /** The reasons that follow from the route's options, and those that the route names itself. */
 function reasonsOf(route: Route, by_body: boolean): string[] {
-  const has_input = Object.keys(inputSchema(route.rpc.input)["properties"] as object).length > 0;
+  const has_input = Object.keys(inputSchema(route.rpc.input, route.rest?.params)["properties"] as object).length > 0;
   return [
     ...ALWAYS,
     ...(route.scopes.length > 0 || route.option ? ["insufficient_scope"] : []),

@@ -108,6 +108,11 @@ test("simulator page: an unknown token is a page, not an envelope", async (t) =>
   assert.match(String(answer.headers["content-type"]), /text\/html/);
 });
 
+test("simulator page: a token that no text can be is not there, and nobody is asked", async (t) => {
+  const door = await openDoor(t, { rails: { getSimulatorPage: async () => assert.fail("it was reached") } });
+  assert.equal((await door.send({ path: "/simulator/%00" })).status, 404);
+});
+
 test("docs: the description needs a key under /v1 and none under /docs; the page asks nobody else", async (t) => {
   const door = await openDoor(t);
   assert.equal((await door.send({ path: "/v1/openapi.json" })).status, 401);

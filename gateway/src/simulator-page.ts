@@ -11,6 +11,7 @@ import {
 import type { Log } from "@cauri/rpc/log";
 import { meaningOf } from "@cauri/rpc/reasons";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { textProblem } from "./body.ts";
 import { Html, html, sendPage } from "./html.ts";
 import { refusalFor } from "./invoke.ts";
 import type { Upstreams } from "./upstream.ts";
@@ -60,6 +61,8 @@ async function show(
   send: (reply: FastifyReply, page: SimulatorPage, token: string) => FastifyReply,
 ): Promise<FastifyReply> {
   const { token } = request.params as Params["Params"];
+  // What no token can hold names no payment, and no database is asked for it.
+  if (textProblem(token) !== undefined) return sendProblem(reply, 404, "There is no payment at this address.");
   try {
     const { message } = await ask();
     return send(reply, message, token);
