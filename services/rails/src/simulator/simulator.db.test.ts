@@ -235,6 +235,7 @@ test("page: what has run out decides nothing; an unknown token has no page", asy
   assert.equal((await room.simulator.decide(token, "approve"))?.state, "expired");
   assert.deepEqual(await eventsOf(order), ["pending"]);
   assert.equal(await room.simulator.page("nothing"), null);
+  assert.equal(await room.simulator.page("a\0b"), null);
 });
 
 test("advance: drives what is open, and takes the place of what was scheduled", async () => {

@@ -25,6 +25,7 @@ export type DueEvent = SimEvent & { readonly tries: number };
 
 type LockedCharge = SimCharge & { readonly is_over: boolean };
 
+const TOKEN = /^[A-Za-z0-9_-]{1,100}$/;
 const COLUMNS = `reference, account, mode, rail, amount_minor, currency, scale, state, failure_code, token, payment_url,
                  deep_link, qr, merchant_name, description, return_url, cancel_url, expires_at`;
 const LOCK = `select ${COLUMNS}, expires_at <= now_of(account, mode) as is_over from simulator_charges`;
@@ -67,8 +68,9 @@ export function lockCharge(tx: Tx, reference: string): Promise<SimCharge | null>
   return lockBy(tx, "reference", reference);
 }
 
-export function lockByToken(tx: Tx, token: string): Promise<SimCharge | null> {
-  return lockBy(tx, "token", token);
+/** Whoever opens a page writes its token: what was never one is not asked of the database, which refuses a NUL. */
+export async function lockByToken(tx: Tx, token: string): Promise<SimCharge | null> {
+  return TOKEN.test(token) ? lockBy(tx, "token", token) : null;
 }
 
 /** Schedules what the operator does later, `after_ms` from now on the account's clock. */
