@@ -198,6 +198,28 @@ test("relay: a stream that lost its newest messages gets them again", async () =
   await relay.stop();
 });
 
+test("consume: a stream that was set back behind its consumers gives them again what comes anew under old numbers", async () => {
+  const relay = startRelay({ events, pool: database.pool, log });
+  const { seen, consumer } = follow("accounts-behind");
+  const wanted = ids(10);
+  await append(wanted);
+  await until("the first ten", () => hasAll(seen, wanted));
+  await nats.copyMessages();
+  await nats.start();
+  const lost = ids(10);
+  await append(lost);
+  await until("the next ten", () => hasAll(seen, lost));
+  seen.length = 0;
+  await sleep(1_000);
+  await nats.startWithCopy();
+  const fresh = ids(3);
+  await append(fresh);
+  await until("what came after the loss", () => hasAll(seen, fresh));
+  await until("the lost ten", () => hasAll(seen, lost));
+  await consumer.stop();
+  await relay.stop();
+});
+
 test("a drain waits for the clock, repeats the work until none is left, and counts what was handled", async () => {
   const relay = startRelay({ events, pool: database.pool, log });
   const clocks = await openClocks(database.pool);

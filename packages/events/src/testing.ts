@@ -1,6 +1,6 @@
 // A nats-server for one test file, which can be killed, restarted and robbed of its store.
 
-import { mkdtemp, rm } from "node:fs/promises";
+import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -22,6 +22,10 @@ export type TestNats = {
   kill(): Promise<void>;
   /** Starts again on the same port; `empty` forgets the store first. */
   start(options?: { empty?: boolean }): Promise<void>;
+  /** SIGKILL, and a copy of the stream's messages as the disk then has them. */
+  copyMessages(): Promise<void>;
+  /** Starts again with the messages as they were copied; what the server knows of its consumers is newer. */
+  startWithCopy(): Promise<void>;
   close(): Promise<void>;
 };
 
@@ -32,6 +36,8 @@ export async function testNats(): Promise<TestNats> {
   const folder = await mkdtemp(join(tmpdir(), "cauri-nats-"));
   const store_dir = join(folder, "store");
   const log_file = join(folder, "nats.log");
+  const messages = join(store_dir, "jetstream/$G/streams/CAURI/msgs");
+  const copy = join(folder, "copy");
   let server: Running | null = await startNats({ bin, store_dir, log_file });
   const { url, port } = server;
   const kill = async () => {
@@ -40,13 +46,24 @@ export async function testNats(): Promise<TestNats> {
     await server.exited;
     server = null;
   };
+  const start = async ({ empty = false } = {}) => {
+    await kill();
+    if (empty) await rm(store_dir, { recursive: true, force: true });
+    server = await startNats({ bin, store_dir, log_file, port });
+  };
   return {
     url,
     kill,
-    start: async ({ empty = false } = {}) => {
+    start,
+    copyMessages: async () => {
       await kill();
-      if (empty) await rm(store_dir, { recursive: true, force: true });
-      server = await startNats({ bin, store_dir, log_file, port });
+      await cp(messages, copy, { recursive: true });
+    },
+    startWithCopy: async () => {
+      await kill();
+      await rm(messages, { recursive: true });
+      await cp(copy, messages, { recursive: true });
+      await start();
     },
     close: async () => {
       await kill();
