@@ -1,5 +1,5 @@
 // A payment: its states as a table, what a rail's word means for it, and what follows from the ledger's answer.
-// Pure: every rule of the lifecycle is decided here, `operation.ts` and `news.ts` only carry it out.
+// Pure: every rule of the lifecycle is decided here, `create.ts`, `apply.ts` and `news.ts` only carry it out.
 
 import type { Mode } from "@cauri/money/mode";
 import type { Moves, NewsOf } from "@cauri/money/moves";

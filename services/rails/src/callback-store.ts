@@ -10,7 +10,7 @@ export type StoredCallback = {
   readonly connector: string;
   readonly callback_id: string;
   readonly reference: string;
-  /** Headers and body as they came, in the clear of memory only. */
+  /** The verdict on the message and its body, in the clear of memory only. */
   readonly raw: Buffer;
 };
 
