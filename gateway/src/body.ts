@@ -89,7 +89,7 @@ function projectorOf(desc: DescMessage): Project {
 }
 
 function projectObject(fields: readonly [string, Project][], value: unknown, path: string, bad: BadText[]): unknown {
-  if (!isObject(value)) return value;
+  if (!isObject(value)) return noObject(value);
   const kept: Record<string, unknown> = {};
   for (const [name, project] of fields) {
     if (!Object.hasOwn(value, name)) continue;
@@ -97,6 +97,11 @@ function projectObject(fields: readonly [string, Project][], value: unknown, pat
     if (item !== null) kept[name] = project(item, path === "" ? name : `${path}.${name}`, bad);
   }
   return kept;
+}
+
+/** The schema refuses it where an object belongs; a number's token, an object to it, would pass for one. */
+function noObject(value: unknown): unknown {
+  return value instanceof InexactNumber ? Number(value.source) : value;
 }
 
 function fieldProjector(field: DescField): Project {
@@ -110,7 +115,7 @@ function fieldProjector(field: DescField): Project {
 }
 
 function projectMap(project: Project, value: unknown, path: string, bad: BadText[]): unknown {
-  if (!isObject(value)) return value;
+  if (!isObject(value)) return noObject(value);
   const kept: Record<string, unknown> = {};
   for (const [key, item] of Object.entries(value)) {
     // Assigning to `__proto__` would not make a key, and no store of ours could give it back.

@@ -75,6 +75,8 @@ test("create: each wrong field is named, and nothing reaches the service", async
     [{ ...BODY, client_ref: "x".repeat(65) }, /^client_ref: /],
     [{ ...BODY, payer: { email: "nobody" } }, /^payer\.email: must be an e-mail/],
     [{ ...BODY, payer: "x" }, /^payer: must be an object/],
+    [{ ...BODY, payer: 1.5 }, /^payer: must be an object/],
+    [{ ...BODY, metadata: 1.5 }, /^metadata: must be an object/],
     [{ ...BODY, return_url: "http://a.example" }, /^return_url: must be an absolute https/],
     [{ ...BODY, description: "é".repeat(141) }, /^description: must have at most 140/],
     [{ ...BODY, description: "a\0b" }, /^description: must not contain the character NUL/],
