@@ -36,6 +36,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
   const { run, max_batch, max_waiting, max_wait_ms = Number.POSITIVE_INFINITY, lanes = 1 } = options;
   let waiting: Waiting<I, O>[] = [];
   let running = 0;
+  let under_way = 0;
 
   /** Takes the next batch off the queue and refuses what waited too long; the queue is in order of arrival. */
   function takeBatch(): Waiting<I, O>[] {
@@ -43,8 +44,10 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
     const fresh = waiting.findIndex((entry) => entry.since >= oldest);
     const stale = waiting.splice(0, fresh < 0 ? waiting.length : fresh);
     for (const entry of stale) entry.reject(new Busy("this waited too long for its turn"));
-    const batch = waiting.slice(0, max_batch);
-    waiting = waiting.slice(max_batch);
+    // Lanes share evenly: one that took all would leave the others nothing to overlap with.
+    const size = Math.min(max_batch, Math.ceil((waiting.length + under_way) / lanes));
+    const batch = waiting.slice(0, size);
+    waiting = waiting.slice(size);
     return batch;
   }
 
@@ -55,6 +58,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
 
   async function settle(batch: Waiting<I, O>[]): Promise<void> {
     options.observe?.(batch.length);
+    under_way += batch.length;
     try {
       const results = await run(batch.map((entry) => entry.item));
       if (results.length !== batch.length) throw new Error(`${batch.length} items, ${results.length} results`);
@@ -66,6 +70,8 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
     } catch (error) {
       if (batch.length === 1 || options.retry_alone !== true) for (const entry of batch) entry.reject(error);
       else for (const entry of batch) await settle([entry]);
+    } finally {
+      under_way -= batch.length;
     }
   }
 

@@ -1,4 +1,4 @@
-// The engine's SQL: the state of one batch in, its effects out. Two round trips: every statement is sent without
+// The engine's SQL: the state of one batch in, read under its lock, in one round trip: every statement is sent without
 // waiting for the one before it, set-based, and prepared once per connection.
 
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
@@ -11,25 +11,19 @@ import type {
   Hold,
   HoldState,
   Known,
-  Lane,
   Remembered,
   TransferFields,
   TransferKind,
 } from "./books.ts";
 import type { NormalSide } from "./chart.ts";
-import type { BookState, Effects } from "./decide.ts";
+import type { BookState } from "./decide.ts";
 
 /** Due holds that the sweeper expires in one batch. */
 export const SWEEP_LIMIT = 1_000;
 
-/** The lane as locked, and the state of what the groups name. */
-export type Reading = { readonly state: BookState; readonly lane: LaneHead | null };
-export type LaneHead = {
-  readonly sequence: bigint;
-  readonly head: Buffer;
-  /** The batch's time as PostgreSQL wrote it, so that it goes back unchanged. */
-  readonly recorded_at: string;
-};
+/** The state of what the groups name, and the lane as locked: its last batch. */
+export type Reading = { readonly state: BookState; readonly previous: PreviousBatch | null };
+export type PreviousBatch = { readonly sequence: bigint; readonly head: Buffer; readonly recorded_us: number };
 
 /** Whether due holds are looked for on the accounts that the groups touch, or in the whole lane. */
 export type Due = "touched" | "lane";
@@ -46,7 +40,8 @@ const LOCK_LANE: Prepared = {
 // A statement of its own after the lock, so that the clock is read when the lane is ours, not when we began to wait.
 const READ_LANE: Prepared = {
   name: "ledger_read_lane",
-  text: `select asset_id, book, sequence, head, now::text as recorded_at, ${micros("now")} as now_us
+  text: `select asset_id, book, sequence, head, ${micros("now")} as now_us,
+      case when sequence > 0 then ${micros("recorded_at")} else 0 end as recorded_us
     from lanes, greatest(clock_timestamp(), recorded_at + interval '1 microsecond') as now where lane_id = $1`,
 };
 
@@ -101,73 +96,6 @@ const READ_KNOWN: Prepared = {
     select ${KNOWN_COLUMNS}, result::text from refusals where transfer_id = any($1::uuid[])`,
 };
 
-const APPEND_BATCH: Prepared = {
-  name: "ledger_append_batch",
-  text: `with head as (
-      update lanes set sequence = $2, head = $3, recorded_at = $4::timestamptz where lane_id = $1 returning lane_id)
-    insert into batches (lane_id, sequence, recorded_at, transfers, refusals, hash)
-    select lane_id, $2::bigint, $4::timestamptz, $5::integer, $6::integer, $3::bytea from head`,
-};
-
-const TRANSFER_ARRAYS = `$4::uuid[], $5::transfer_kind[], $6::bigint[], $7::bigint[], $8::bigint[], $9::uuid[],
-  $10::timestamptz[], $11::timestamptz[], $12::text[]`;
-const TRANSFER_NAMES = `transfer_id, kind, debit_id, credit_id, amount, hold_id, expires_at, effective_at, operation_id`;
-
-const APPEND_TRANSFERS: Prepared = {
-  name: "ledger_append_transfers",
-  text: `insert into transfers (lane_id, sequence, recorded_at, ${TRANSFER_NAMES}, group_id, position)
-    select $1::integer, $2::bigint, $3::timestamptz, ${TRANSFER_NAMES}, group_id, n - 1
-    from unnest(${TRANSFER_ARRAYS}, $13::uuid[]) with ordinality as t (${TRANSFER_NAMES}, group_id, n)`,
-};
-
-const APPEND_REFUSALS: Prepared = {
-  name: "ledger_append_refusals",
-  text: `insert into refusals (lane_id, sequence, recorded_at, ${TRANSFER_NAMES}, result, position)
-    select $1::integer, $2::bigint, $3::timestamptz, ${TRANSFER_NAMES}, result, n - 1
-    from unnest(${TRANSFER_ARRAYS}, $13::remembered_refusal[]) with ordinality as t (${TRANSFER_NAMES}, result, n)`,
-};
-
-const APPEND_ENTRIES: Prepared = {
-  name: "ledger_append_entries",
-  text: `insert into entries (lane_id, recorded_at, account_id, position, transfer_id,
-      debits_pending, debits_posted, credits_pending, credits_posted)
-    select $1::integer, $2::timestamptz, * from unnest($3::bigint[], $4::integer[], $5::uuid[],
-      $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])`,
-};
-
-const UPDATE_ACCOUNTS: Prepared = {
-  name: "ledger_update_accounts",
-  text: `update accounts a set debits_pending = n.dp, debits_posted = n.d, credits_pending = n.cp, credits_posted = n.c,
-      updated_at = $1::timestamptz
-    from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) as n (id, dp, d, cp, c)
-    where a.account_id = n.id`,
-};
-
-const APPEND_HOLDS: Prepared = {
-  name: "ledger_append_holds",
-  text: `insert into holds (lane_id, hold_id, debit_id, credit_id, amount, expires_at, state, captured, operation_id)
-    select $1::integer, * from unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[],
-      $7::hold_state[], $8::bigint[], $9::text[])`,
-};
-
-const APPEND_EXPIRING: Prepared = {
-  name: "ledger_append_expiring",
-  text: `insert into expiring_holds (lane_id, hold_id, debit_id, credit_id, amount, expires_at)
-    select $1::integer, * from unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[])`,
-};
-
-const END_HOLDS: Prepared = {
-  name: "ledger_end_holds",
-  text: `update holds h set state = n.state, captured = n.captured
-    from unnest($1::uuid[], $2::hold_state[], $3::bigint[]) as n (id, state, captured)
-    where h.hold_id = n.id and h.state = 'held'`,
-};
-
-const DELETE_EXPIRING: Prepared = {
-  name: "ledger_delete_expiring",
-  text: "delete from expiring_holds where hold_id = any($1::uuid[])",
-};
-
 /** First round trip: takes the lane, then reads what the groups name. A lane that was never opened has id 0. */
 export async function readState(
   tx: Tx,
@@ -203,38 +131,9 @@ export async function readState(
     holds: [...holdById.values()],
     known: new Map(known?.rows.map((row) => [row.transfer_id, knownOf(row)])),
   };
-  return { state, lane: laneRow ?? null };
-}
-
-/** Second round trip, sent with the commit: nothing here waits for an answer. */
-export function writeEffects(tx: Tx, lane: Lane, head: LaneHead, hash: Buffer, effects: Effects): void {
-  const { transfers, entries, refusals, new_holds, ended_holds, balances } = effects;
-  const { lane_id } = lane;
-  const sequence = head.sequence + 1n;
-  const stamp = [lane_id, sequence, head.recorded_at];
-  send(tx, APPEND_BATCH, [lane_id, sequence, hash, head.recorded_at, transfers.length, refusals.length]);
-  if (transfers.length > 0) {
-    const group_ids = pgTextArray(transfers.map((transfer) => transfer.group_id));
-    send(tx, APPEND_TRANSFERS, [...stamp, ...fieldArrays(transfers), group_ids]);
-    const booked = entries.map((entry) => transfers[entry.position]?.id ?? null);
-    send(tx, APPEND_ENTRIES, [
-      ...[lane_id, head.recorded_at],
-      pgNumArray(entries.map((entry) => entry.account_id)),
-      pgNumArray(entries.map((entry) => entry.position)),
-      pgTextArray(booked),
-      ...balanceArrays(entries.map((entry) => entry.after)),
-    ]);
-    send(tx, UPDATE_ACCOUNTS, [
-      head.recorded_at,
-      pgNumArray([...balances.keys()]),
-      ...balanceArrays([...balances.values()]),
-    ]);
-  }
-  if (refusals.length > 0) {
-    const results = pgTextArray(refusals.map((refusal) => refusal.result));
-    send(tx, APPEND_REFUSALS, [...stamp, ...fieldArrays(refusals), results]);
-  }
-  writeHolds(tx, lane_id, new_holds, ended_holds);
+  if (laneRow === undefined) return { state, previous: null };
+  const { sequence, head, recorded_us } = laneRow;
+  return { state, previous: { sequence, head, recorded_us: Number(recorded_us) } };
 }
 
 /** The lane of an asset and book, or null where none was opened yet. */
@@ -249,37 +148,6 @@ export async function lanesWithDueHolds(tx: Pick<Tx, "query">): Promise<number[]
   const due = "select from expiring_holds e where e.lane_id = l.lane_id and e.expires_at <= clock_timestamp()";
   const { rows } = await tx.query<{ lane_id: number }>(`select lane_id from lanes l where exists (${due})`);
   return rows.map((row) => row.lane_id);
-}
-
-function writeHolds(tx: Tx, lane_id: number, new_holds: readonly Hold[], ended_holds: readonly Hold[]): void {
-  const columns = (holds: readonly Hold[]) => [
-    pgTextArray(holds.map((hold) => hold.hold_id)),
-    pgNumArray(holds.map((hold) => hold.debit_id)),
-    pgNumArray(holds.map((hold) => hold.credit_id)),
-    pgNumArray(holds.map((hold) => hold.amount)),
-    timeArray(holds.map((hold) => hold.expires_ms)),
-  ];
-  const states = (holds: readonly Hold[]) => [
-    pgTextArray(holds.map((hold) => hold.state)),
-    pgNumArray(holds.map((hold) => hold.captured)),
-  ];
-  if (new_holds.length > 0) {
-    const operations = pgTextArray(new_holds.map((hold) => hold.operation_id));
-    send(tx, APPEND_HOLDS, [lane_id, ...columns(new_holds), ...states(new_holds), operations]);
-    const expiring = new_holds.filter((hold) => hold.expires_ms !== null && hold.state === "held");
-    if (expiring.length > 0) send(tx, APPEND_EXPIRING, [lane_id, ...columns(expiring)]);
-  }
-  if (ended_holds.length > 0) {
-    const ids = pgTextArray(ended_holds.map((hold) => hold.hold_id));
-    send(tx, END_HOLDS, [ids, ...states(ended_holds)]);
-    const expiring = ended_holds.filter((hold) => hold.expires_ms !== null).map((hold) => hold.hold_id);
-    if (expiring.length > 0) send(tx, DELETE_EXPIRING, [pgTextArray(expiring)]);
-  }
-}
-
-/** The commit waits for every statement and throws what one of them threw, so none is awaited here. */
-function send(tx: Tx, statement: Prepared, values: readonly unknown[]): void {
-  void tx.prepared(statement, values);
 }
 
 function namesOf(groups: readonly GroupOrder[]): { ids: Set<string>; codes: Set<string>; holds: Set<string> } {
@@ -306,34 +174,7 @@ async function readMissingAccounts(tx: Tx, accounts: Map<number, Account>, due: 
   for (const row of rows) addAccount(accounts, row);
 }
 
-function fieldArrays(rows: readonly { readonly id: string; readonly fields: TransferFields }[]): string[] {
-  return [
-    pgTextArray(rows.map((row) => row.id)),
-    pgTextArray(rows.map((row) => row.fields.kind)),
-    pgNumArray(rows.map((row) => row.fields.debit_id)),
-    pgNumArray(rows.map((row) => row.fields.credit_id)),
-    pgNumArray(rows.map((row) => row.fields.amount)),
-    pgTextArray(rows.map((row) => row.fields.hold_id)),
-    timeArray(rows.map((row) => row.fields.expires_ms)),
-    timeArray(rows.map((row) => row.fields.effective_ms)),
-    pgTextArray(rows.map((row) => row.fields.operation_id)),
-  ];
-}
-
-function balanceArrays(balances: readonly Balances[]): string[] {
-  return [
-    pgNumArray(balances.map((one) => one.debits_pending)),
-    pgNumArray(balances.map((one) => one.debits_posted)),
-    pgNumArray(balances.map((one) => one.credits_pending)),
-    pgNumArray(balances.map((one) => one.credits_posted)),
-  ];
-}
-
-function timeArray(times: readonly (number | null)[]): string {
-  return pgTextArray(times.map((ms) => (ms === null ? null : new Date(ms).toISOString())));
-}
-
-type LaneRow = LaneHead & { asset_id: string; book: Book; now_us: bigint };
+type LaneRow = { asset_id: string; book: Book; sequence: bigint; head: Buffer; recorded_us: bigint; now_us: bigint };
 type AccountRow = Balances & { account_id: bigint; code: string; normal_side: NormalSide; no_overdraft: boolean };
 type HoldRow = {
   hold_id: string;

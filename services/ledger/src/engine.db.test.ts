@@ -11,7 +11,8 @@ import { testDatabase } from "@cauri/store/testing";
 import fc from "fast-check";
 import { openAccounts, readAccounts, readMerchantAccounts, readMerchantTotals } from "./account-store.ts";
 import { type GroupAnswer, type GroupOrder, isRemembered, type Result, type TransferOrder } from "./books.ts";
-import { type Engine, runBatch, startEngine } from "./engine.ts";
+import { type Engine, startEngine } from "./engine.ts";
+import { runBatch } from "./lane.ts";
 import { Model } from "./model-testing.ts";
 import {
   CODES,

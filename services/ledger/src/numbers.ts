@@ -20,6 +20,11 @@ const transfers = new Counter({
   help: "Transfers answered, by result.",
   labelNames: ["result"],
 });
+const batches = new Counter({
+  name: "cauri_ledger_batches_total",
+  help: "Committed batches: decided ahead of the lane's lock, or on what was read under it.",
+  labelNames: ["decided"],
+});
 const queue = new Gauge({
   name: "cauri_ledger_queue_groups",
   help: "Groups that wait for a batch or are in one.",
@@ -35,6 +40,10 @@ export function observeLaneWait(ms: number): void {
 
 export function observeCommit(ms: number): void {
   commit.observe(ms / 1000);
+}
+
+export function countBatch(decided: "ahead" | "read"): void {
+  batches.inc({ decided });
 }
 
 /** One increment per result and batch, not per transfer: counting must not cost as much as posting. */

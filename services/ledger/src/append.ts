@@ -1,0 +1,121 @@
+// What a batch writes, as one call of the database's function: its effects become arrays, sent as PostgreSQL's own text
+// literals. The function checks the lane's head; decided ahead, it checks all that the decision took for granted.
+
+import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import type { Prepared } from "@cauri/store/pool";
+import type { Balances, Hold, TransferFields } from "./books.ts";
+import type { Effects } from "./decide.ts";
+
+/** The batch before ours in the lane, as read under its lock or as we left it. */
+export type LaneHead = { readonly sequence: bigint; readonly head: Buffer };
+
+/** A decided batch, ready to be written. */
+export type Append = {
+  readonly lane_id: number;
+  readonly previous: LaneHead;
+  readonly after: LaneHead;
+  readonly recorded_us: number;
+  readonly effects: Effects;
+  /** Of the accounts touched those that may not be overdrawn: a hold of theirs that is due comes first. */
+  readonly guarded: readonly number[];
+  /** Ids that the batch names and doesn't book: one that is known would change the answer. */
+  readonly unbooked: readonly string[];
+  /** Decided before the lane was locked. */
+  readonly ahead: boolean;
+};
+
+export type Appended = { readonly clock_us: bigint };
+
+const PARAMETERS = 52;
+const places = Array.from({ length: PARAMETERS }, (_, index) => `$${index + 1}`).join(", ");
+
+export const APPEND: Prepared = { name: "ledger_append", text: `select append_batch(${places}) as clock_us` };
+
+export function appendValues(append: Append): unknown[] {
+  const { lane_id, previous, after, recorded_us, effects, guarded, unbooked, ahead } = append;
+  const { transfers, entries, refusals, new_holds, ended_holds, balances } = effects;
+  return [
+    ...[lane_id, previous.head, after.sequence, after.head, timeOf(recorded_us), ahead],
+    ...fieldArrays(transfers),
+    pgTextArray(transfers.map((transfer) => transfer.group_id)),
+    // Two entries per transfer, the debited account's first.
+    ...balanceArrays(entries.filter((_, index) => index % 2 === 0).map((entry) => entry.after)),
+    ...balanceArrays(entries.filter((_, index) => index % 2 === 1).map((entry) => entry.after)),
+    pgNumArray([...balances.keys()]),
+    ...balanceArrays([...balances.values()]),
+    pgNumArray(guarded),
+    unbooked.length === 0 ? null : pgTextArray(unbooked),
+    ...(refusals.length === 0
+      ? absent(10)
+      : [...fieldArrays(refusals), pgTextArray(refusals.map((refusal) => refusal.result))]),
+    ...newHoldArrays(new_holds),
+    ...endedHoldArrays(ended_holds),
+  ];
+}
+
+function fieldArrays(rows: readonly { readonly id: string; readonly fields: TransferFields }[]): (string | null)[] {
+  return [
+    pgTextArray(rows.map((row) => row.id)),
+    pgTextArray(rows.map((row) => row.fields.kind)),
+    pgNumArray(rows.map((row) => row.fields.debit_id)),
+    pgNumArray(rows.map((row) => row.fields.credit_id)),
+    pgNumArray(rows.map((row) => row.fields.amount)),
+    sparse(rows, (row) => row.fields.hold_id),
+    timeArray(rows, (row) => row.fields.expires_ms),
+    timeArray(rows, (row) => row.fields.effective_ms),
+    pgTextArray(rows.map((row) => row.fields.operation_id)),
+  ];
+}
+
+function newHoldArrays(holds: readonly Hold[]): (string | null)[] {
+  if (holds.length === 0) return absent(8);
+  return [
+    pgTextArray(holds.map((hold) => hold.hold_id)),
+    pgNumArray(holds.map((hold) => hold.debit_id)),
+    pgNumArray(holds.map((hold) => hold.credit_id)),
+    pgNumArray(holds.map((hold) => hold.amount)),
+    timeArray(holds, (hold) => hold.expires_ms),
+    ...stateArrays(holds),
+    pgTextArray(holds.map((hold) => hold.operation_id)),
+  ];
+}
+
+function endedHoldArrays(holds: readonly Hold[]): (string | null)[] {
+  if (holds.length === 0) return absent(3);
+  return [pgTextArray(holds.map((hold) => hold.hold_id)), ...stateArrays(holds)];
+}
+
+function stateArrays(holds: readonly Hold[]): string[] {
+  return [pgTextArray(holds.map((hold) => hold.state)), pgNumArray(holds.map((hold) => hold.captured))];
+}
+
+function balanceArrays(balances: readonly Balances[]): string[] {
+  return [
+    pgNumArray(balances.map((one) => one.debits_pending)),
+    pgNumArray(balances.map((one) => one.debits_posted)),
+    pgNumArray(balances.map((one) => one.credits_pending)),
+    pgNumArray(balances.map((one) => one.credits_posted)),
+  ];
+}
+
+function absent(count: number): null[] {
+  return Array.from({ length: count }, () => null);
+}
+
+/** Null where no row has a value: then the column costs nothing to write down and to read. */
+function sparse<T>(rows: readonly T[], value: (row: T) => string | null): string | null {
+  return rows.some((row) => value(row) !== null) ? pgTextArray(rows.map(value)) : null;
+}
+
+function timeArray<T>(rows: readonly T[], value: (row: T) => number | null): string | null {
+  return sparse(rows, (row) => {
+    const ms = value(row);
+    return ms === null ? null : new Date(ms).toISOString();
+  });
+}
+
+/** Microseconds since 1970 as PostgreSQL reads them, exact to the last. */
+function timeOf(us: number): string {
+  const micros = String(us % 1_000_000).padStart(6, "0");
+  return `${new Date(Math.floor(us / 1000)).toISOString().slice(0, 19)}.${micros}Z`;
+}
