@@ -110,6 +110,17 @@ test("transact: a lost connection is a passing fault, the process lives and the 
   assert.equal(await transact(db.pool, async () => "well"), "well");
 });
 
+test("open_pool: a connection that breaks while it is held and silent does not end the process", async () => {
+  const client = await db.pool.connect();
+  const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+  const ended = new Promise((resolve) => client.once("end", resolve));
+  await db.pool.query("select pg_terminate_backend($1)", [rows[0]?.pid]);
+  await ended;
+  await assert.rejects(client.query("select 1"), isUnavailable);
+  client.release();
+  await db.pool.query("select 1");
+});
+
 test("open_pool: a database that can't be reached is a passing fault, a wrong statement is not", async () => {
   const nowhere = openPool({ url: "postgres://x@127.0.0.1:1/x", name: "nowhere" });
   const isPassing = (error: Error & { unavailable?: boolean }) => error.unavailable === true;

@@ -72,6 +72,8 @@ export function openPool(options: { url: string; name: string; max?: number; log
   });
   // An idle connection that breaks (a failover) is replaced by the pool; without a listener it would end the process.
   pool.on("error", (error) => options.log?.warn({ err: error, pool: options.name }, "an idle connection was lost"));
+  // One that breaks between two statements of whoever holds it tells nobody else: whoever uses it next sees it broken.
+  pool.on("connect", (client) => void client.on("error", ignore));
   const query = pool.query.bind(pool) as (...args: unknown[]) => unknown;
   const marked = (...args: unknown[]): unknown => {
     const result = query(...args);
@@ -142,8 +144,6 @@ async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T
     return answer;
   };
   let broken: Error | undefined;
-  // A lost connection fails the statements under way and is also an event, which without a listener ends the process.
-  client.on("error", ignore);
   try {
     send(begin);
     let result: T;
@@ -162,7 +162,6 @@ async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T
   } catch (error) {
     return rethrowMarked(error);
   } finally {
-    client.off("error", ignore);
     // The pool itself drops a connection that broke; one that could not even roll back is dropped here.
     client.release(broken);
   }

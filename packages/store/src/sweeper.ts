@@ -3,8 +3,8 @@
 
 import type { Log } from "./pool.ts";
 
-/** An error doubles the pause, up to this. */
-const MAX_PAUSE_MS = 30_000;
+/** An error doubles the pause, up to this: what a crash interrupted goes on within 10 s of the database's return. */
+const MAX_PAUSE_MS = 5_000;
 
 export type Loop = {
   /** Runs soon: at once when idle, else once more after the run under way. */
