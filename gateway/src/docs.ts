@@ -79,7 +79,7 @@ function shape(name: string, schema: Schema): Html {
       field,
       value,
     ]) => html`<tr><th scope="row"><code>${field}</code></th><td>${typeOf(value)}${required.includes(field) ? "" : ", optional"}</td>
-<td>${String(value["description"] ?? "")}${boundsOf(value)}</td></tr>`,
+<td>${paragraphs(`${value["description"] ?? ""}${boundsOf(value)}`)}</td></tr>`,
   )}</tbody></table></div></details>`;
 }
 

@@ -43,7 +43,7 @@ button.go{background:var(--go);border-color:var(--go);color:var(--card)}button.s
 button:focus-visible,a:focus-visible,summary:focus-visible{outline:3px solid var(--shell);outline-offset:2px}
 a{color:var(--shell)}code,pre{font:.875rem/1.5 ui-monospace,monospace}code{overflow-wrap:anywhere}
 pre{overflow-x:auto;padding:.75rem;border:1px solid var(--line);border-radius:.5rem;background:var(--card)}
-.table{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.925rem}th,td{text-align:left;vertical-align:top;padding:.35rem .6rem .35rem 0;border-bottom:1px solid var(--line)}td>p{margin:0}td>p+p{margin-top:.4rem}
+.table{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.925rem}th,td{text-align:left;vertical-align:top;padding:.35rem .6rem .35rem 0;border-bottom:1px solid var(--line)}th code{white-space:nowrap}td>p,td>ul{margin:0}td>p+p{margin-top:.4rem}
 details{border:1px solid var(--line);border-radius:.5rem;background:var(--card);margin:.5rem 0;padding:.5rem .8rem}summary{cursor:pointer}.verb{display:inline-block;min-width:4.2rem;font-weight:700}
 `;
 

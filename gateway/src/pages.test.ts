@@ -123,6 +123,7 @@ test("docs: the description needs a key under /v1 and none under /docs; the page
   assert.equal(open.json.openapi, "3.1.0");
   const page = await door.send({ path: "/docs" });
   assert.match(page.text, /\/v1\/payments/);
+  assert.match(page.text, /<p>Asset, e\.g\. <code>ast_xof<\/code>\./);
   const outside = [...page.text.matchAll(/(?:src|href|action)="(?!\/|#)([^"]*)"/g)].map(([, target]) => target);
   assert.deepEqual(outside, []);
   assert.equal((await door.send({ method: "POST", path: "/docs" })).status, 405);
