@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { InvalidArgumentError } from "commander";
-import { parseDuration, parseMinor, parseOnOff, parseSeconds, parseSwitch, parseWords } from "./inputs.ts";
+import {
+  parseDuration,
+  parseInstant,
+  parseMinor,
+  parseOnOff,
+  parseSeconds,
+  parseSwitch,
+  parseWords,
+} from "./inputs.ts";
 
 const refuses = (parse: (text: string) => unknown, ...texts: string[]) => {
   for (const text of texts) assert.throws(() => parse(text), InvalidArgumentError, JSON.stringify(text));
@@ -41,4 +49,10 @@ test("parse_on_off and parse_words: nothing half said", () => {
   refuses(parseOnOff, "yes", "");
   assert.deepEqual(parseWords("can_payout, can_refund"), ["can_payout", "can_refund"]);
   refuses(parseWords, "can_payout,,can_refund", "");
+});
+
+test("instant: an RFC 3339 time or a day, and nothing else", () => {
+  assert.equal(parseInstant("2026-11-20").seconds, BigInt(Date.UTC(2026, 10, 20) / 1000));
+  assert.equal(parseInstant("2026-11-20T01:00:00.5+01:00").nanos, 500_000_000);
+  refuses(parseInstant, "", "yesterday", "2026-02-30", "2026-11-20 18:00", "1763640000");
 });

@@ -1,5 +1,8 @@
 // What a person types, as values: durations, amounts, switches. A text that means nothing is wrong usage, said by name.
 
+import { create } from "@bufbuild/protobuf";
+import { type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { parseTimestamp } from "@cauri/rpc/json-form";
 import { InvalidArgumentError } from "commander";
 
 /** Milliseconds per unit of a duration. */
@@ -60,4 +63,12 @@ export function parseWords(text: string): readonly string[] {
   const words = text.split(",").map((word) => word.trim());
   if (words.includes("")) throw new InvalidArgumentError("Write words separated by commas.");
   return words;
+}
+
+/** An RFC 3339 time, or a day alone for its first instant in UTC. */
+export function parseInstant(text: string): Timestamp {
+  const parsed = parseTimestamp(/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text);
+  if (parsed === null)
+    throw new InvalidArgumentError("Write a time such as 2026-11-20T18:53:00Z, or a day such as 2026-11-20.");
+  return create(TimestampSchema, parsed);
 }

@@ -5,11 +5,15 @@ import { runService } from "@cauri/rpc/process";
 import { startServer } from "@cauri/rpc/server";
 import { openPool } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
+import { booksService } from "./books-service.ts";
+import { countDays } from "./day-store.ts";
 import { startEngine } from "./engine.ts";
 import { ledgerService } from "./service.ts";
 
 /** Whoever needs the funds of a due hold gets them at once; the sweeper only books what nobody asked for. */
 const SWEEP_EVERY_MS = 1_000;
+/** What the days don't count yet is read entry by entry: a minute of a busy account is little. */
+const DAYS_EVERY_MS = 60_000;
 
 await runService("ledger", async ({ settings, log, atDrain, atReady }) => {
   const url = settings.CAURI_LEDGER_DATABASE_URL;
@@ -23,10 +27,12 @@ await runService("ledger", async ({ settings, log, atDrain, atReady }) => {
   const engine = startEngine({ pool });
   const sweeper = startLoop({ name: "expiry", every_ms: SWEEP_EVERY_MS, work: () => engine.sweep(), log });
   atDrain("sweeper", () => sweeper.stop());
+  const days = startLoop({ name: "days", every_ms: DAYS_EVERY_MS, work: () => countDays(pool), log });
+  atDrain("days", () => days.stop());
   const server = await startServer({
     room: "ledger",
     settings,
-    services: [ledgerService({ pool, engine })],
+    services: [ledgerService({ pool, engine }), booksService({ pool })],
     log,
   });
   atDrain("server", () => server.drain());

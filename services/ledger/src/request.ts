@@ -31,7 +31,7 @@ export const MAX_GROUP = 64;
 export const MAX_POST = 1_000;
 
 /** Lower case, so that one transfer has one spelling. */
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+export const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const OPERATION = /^[A-Za-z0-9_.:-]{1,100}$/;
 /** Times outside of these years are mistakes of a unit; PostgreSQL could not even store the farthest. */
 const EARLIEST_MS = Date.UTC(2000, 0, 1);
@@ -49,7 +49,7 @@ const BOOKS: ReadonlyMap<BookWord, Book> = new Map([
   [BookWord.TEST, "test"],
 ]);
 
-const RESULTS: Readonly<Record<Result, TransferResult>> = {
+export const RESULTS: Readonly<Record<Result, TransferResult>> = {
   exists: TransferResult.EXISTS,
   exists_differently: TransferResult.EXISTS_DIFFERENTLY,
   account_unknown: TransferResult.ACCOUNT_UNKNOWN,
@@ -66,7 +66,7 @@ const RESULTS: Readonly<Record<Result, TransferResult>> = {
   ok: TransferResult.OK,
 };
 
-const STATES: Readonly<Record<TransferState, TransferStateWord>> = {
+export const STATES: Readonly<Record<TransferState, TransferStateWord>> = {
   posted: TransferStateWord.POSTED,
   held: TransferStateWord.HELD,
   captured: TransferStateWord.CAPTURED,
@@ -182,7 +182,7 @@ function checkHoldId(hold_id: string, required: boolean, field: string): Refusal
   return hold_id === "" ? null : refuseField(field, "only a capture or release names a hold");
 }
 
-function checkTime(time: Date | undefined, field: string): Refusal | null {
+export function checkTime(time: Date | undefined, field: string): Refusal | null {
   if (time === undefined) return null;
   // Also false for a date that is none (NaN).
   const isSane = time.getTime() >= EARLIEST_MS && time.getTime() < LATEST_MS;

@@ -59,7 +59,7 @@ export function ledgerService({ pool, engine }: { pool: Pool; engine: Engine }):
     },
     verify: async () => {
       const { transfers, entries, batches, problems } = await verify(pool);
-      return { ok: problems.length === 0, transfers, entries, batches, problems };
+      return { ok: problems.length === 0, transfers, entries, batches, problems, firstBadBatch: undefined };
     },
   });
 }

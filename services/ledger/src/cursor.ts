@@ -1,0 +1,54 @@
+// Cursors: where a list goes on. Opaque to the caller, and of no use with another list than its own.
+
+import { type Refusal, refuseField } from "@cauri/money/refusal";
+import type { Balances } from "./books.ts";
+import type { Place } from "./past-store.ts";
+
+/** The last row of a page, and the balances after it in the order of its list. */
+export type Cursor = { readonly place: Place; readonly after: Balances };
+
+const TIME = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;
+const SUM = /^-?\d{1,19}$/;
+
+/** `list` is whatever makes one list differ from another: account, stretch, basis. */
+export function writeCursor(list: readonly unknown[], { place, after }: Cursor): string {
+  const { debits_pending, debits_posted, credits_pending, credits_posted } = after;
+  const sums = [debits_pending, debits_posted, credits_pending, credits_posted].map(String);
+  const parts = [list.map(String).join(" "), place.at, place.recorded_at, place.position, ...sums];
+  return Buffer.from(JSON.stringify(parts)).toString("base64url");
+}
+
+/** The place behind a cursor of this list; null where none was given. */
+export function readCursor(list: readonly unknown[], text: string | undefined): Cursor | null | Refusal {
+  if (text === undefined || text === "") return null;
+  const [of, at, recorded_at, position, ...sums] = partsOf(text);
+  const fits =
+    of === list.map(String).join(" ") &&
+    isText(at, TIME) &&
+    isText(recorded_at, TIME) &&
+    Number.isInteger(position) &&
+    sums.length === 4;
+  if (!fits || !sums.every((sum) => isText(sum, SUM))) {
+    return refuseField("cursor", "is not the next_cursor of this list: begin without one");
+  }
+  const [debits_pending = 0n, debits_posted = 0n, credits_pending = 0n, credits_posted = 0n] = (sums as string[]).map(
+    BigInt,
+  );
+  return {
+    place: { at: at as string, recorded_at: recorded_at as string, position: position as number },
+    after: { debits_pending, debits_posted, credits_pending, credits_posted },
+  };
+}
+
+function partsOf(text: string): unknown[] {
+  try {
+    const parts: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
+    return Array.isArray(parts) ? parts : [];
+  } catch {
+    return [];
+  }
+}
+
+function isText(value: unknown, pattern: RegExp): boolean {
+  return typeof value === "string" && pattern.test(value);
+}

@@ -1,0 +1,76 @@
+// The sums of days by effective time: takes over what the lanes recorded since the mark, a stretch of batches at a time.
+
+import { type Pool, type Queryable, transact } from "@cauri/store/pool";
+import { eachSum } from "./past-store.ts";
+
+/** Transfers of a stretch: some tens of milliseconds of work, and a small share of the lane's own rate. */
+const STRETCH_TRANSFERS = 5_000;
+const STRETCH_BATCHES = 2_000;
+
+/**
+ * Takes over one stretch of each lane; true when there is more. The mark's row is the lock: of several replicas one does
+ * the work and the others pass by. Everything of a stretch is in one transaction with its mark, so none counts twice.
+ */
+export async function countDays(pool: Pool): Promise<boolean> {
+  let more = false;
+  const { rows } = await pool.query<{ lane_id: number }>(
+    `select l.lane_id from lanes l left join day_marks m using (lane_id) where l.sequence > coalesce(m.sequence, 0)`,
+  );
+  for (const { lane_id } of rows) {
+    const counted = await transact(pool, (tx) => countStretch(tx, lane_id));
+    more ||= counted;
+  }
+  return more;
+}
+
+async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
+  await tx.query(
+    "insert into day_marks (lane_id, sequence, recorded_at) values ($1, 0, '-infinity') on conflict do nothing",
+    [lane_id],
+  );
+  const marks = await tx.query<{ sequence: bigint; upto: string }>(
+    "select sequence, recorded_at::text as upto from day_marks where lane_id = $1 for update skip locked",
+    [lane_id],
+  );
+  const [mark] = marks.rows;
+  if (mark === undefined) return false;
+  const ends = await tx.query<{ sequence: bigint; recorded_at: string; seen: bigint }>(
+    `select sequence, recorded_at::text, sum(transfers) over (order by sequence)::bigint as seen
+     from batches where lane_id = $1 and sequence > $2 order by sequence limit $3`,
+    [lane_id, mark.sequence, STRETCH_BATCHES],
+  );
+  // At least one batch, however large it is.
+  const end = ends.rows.findLast((row, index) => index === 0 || row.seen <= STRETCH_TRANSFERS);
+  if (end === undefined) return false;
+  const stretch = [lane_id, mark.upto, end.recorded_at];
+  await tx.query(DISPLACED, stretch);
+  await tx.query(OPEN_DAYS, stretch);
+  await tx.query(ADD_TO_DAYS, stretch);
+  const { sequence, recorded_at } = end;
+  await tx.query("update day_marks set sequence = $2, recorded_at = $3::timestamptz where lane_id = $1", [
+    ...[lane_id, sequence, recorded_at],
+  ]);
+  return true;
+}
+
+const STRETCH = "m.lane_id = $1 and m.recorded_at > $2::timestamptz and m.recorded_at <= $3::timestamptz";
+
+const DISPLACED = `insert into displaced_movements (account_id, effective_at, recorded_at, position)
+  select account_id, effective_at, recorded_at, position from movements m where ${STRETCH} and effective_at is not null`;
+
+const MOVED = `select account_id, (coalesce(effective_at, recorded_at) at time zone 'UTC')::date as day,
+    ${eachSum("sum(%) as %")}
+  from movements m where ${STRETCH} group by 1, 2`;
+
+/** A day begins with what the last day before it has. */
+const OPEN_DAYS = `insert into day_balances (account_id, day, ${eachSum("%")})
+  select n.account_id, n.day, ${eachSum("coalesce(last.%, 0)")} from (${MOVED}) n
+  left join lateral (select ${eachSum("b.%")} from day_balances b
+    where b.account_id = n.account_id and b.day < n.day order by b.day desc limit 1) last on true
+  on conflict do nothing`;
+
+/** A movement counts in its day and in every later one: a late one finds the days after its own already there. */
+const ADD_TO_DAYS = `update day_balances b set ${eachSum("% = b.% + moved.%")}
+  from (select d.account_id, d.day, ${eachSum("sum(n.%)::bigint as %")} from (${MOVED}) n
+    join day_balances d on d.account_id = n.account_id and d.day >= n.day group by 1, 2) moved
+  where b.account_id = moved.account_id and b.day = moved.day`;
