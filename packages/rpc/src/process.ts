@@ -28,6 +28,8 @@ export type Running<R extends Reader> = {
 /** The ports to tell the supervisor, by name. */
 type Ports = { readonly [name: string]: number };
 
+/** A log whose reader is slow is given up after this. */
+const FLUSH_MS = 2_000;
 /** A probe that takes longer than this is not well. */
 const PROBE_MS = 2_000;
 
@@ -121,7 +123,7 @@ async function drain(
 function exit(log: Log, code: number): void {
   // The log is written without waiting, so the last lines need a moment.
   const end = () => process.exit(code);
-  setTimeout(end, 200);
+  setTimeout(end, FLUSH_MS);
   log.flush(end);
 }
 

@@ -20,6 +20,8 @@ const MAX_ATTEMPTS = 5;
 const RETRY_BASE_MS = 5;
 /** serialization_failure and deadlock_detected: the other one won, nothing was done. */
 const CONFLICTS: readonly string[] = ["40001", "40P01"];
+/** in_failed_sql_transaction: a statement before this one failed. */
+const ABORTED = "25P02";
 
 /** SQLSTATEs that say "not now" rather than "wrong": connection, resources, operator, time-outs, a conflict lost too often. */
 const PASSING_STATES = /^(?:08|53|57)|^(?:55P03|25P03|40001|40P01)$/;
@@ -154,7 +156,7 @@ async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T
       await client.query("rollback").catch((cause: Error) => {
         broken = cause;
       });
-      throw error;
+      throw await firstFault(error, sent);
     }
     await commit(client, sent);
     for (const run of after) run();
@@ -177,6 +179,18 @@ async function commit(client: pg.PoolClient, sent: readonly Promise<unknown>[]):
   await Promise.all(sent);
   const answer = await committed;
   if (answer.command !== "COMMIT") throw new Error(`the transaction was not committed: ${answer.command}`);
+}
+
+/**
+ * After a failed statement all later ones of its pipeline fail with 25P02, which tells nothing: whoever decides whether
+ * to run the work again must see what failed first, such as a deadlock.
+ */
+async function firstFault(error: unknown, sent: readonly Promise<unknown>[]): Promise<unknown> {
+  if (codeOf(error) !== ABORTED) return error;
+  for (const answer of await Promise.allSettled(sent)) {
+    if (answer.status === "rejected" && codeOf(answer.reason) !== ABORTED) return answer.reason;
+  }
+  return error;
 }
 
 function ignore(): void {}

@@ -101,7 +101,7 @@ export type ClaimOptions = {
   readonly per_endpoint: number;
   /** Longer than an attempt can take: a runner that lives never loses its lease. */
   readonly lease_ms: number;
-  /** Only this account's, for its test clock. */
+  /** Only this account's, for its test clock: what another runner holds just now is waited for, not passed over. */
   readonly account?: string;
 };
 
@@ -122,7 +122,7 @@ export async function claimDue(tx: Tx, options: ClaimOptions): Promise<Claimed[]
       where e.id in (select endpoint_id from waiting)
         and e.is_active and (e.suspended_until is null or e.suspended_until <= statement_timestamp())
         and ($1::text is null or e.account = $1)
-        for no key update of e skip locked`,
+        for no key update of e ${options.account === undefined ? "skip locked" : ""}`,
     [options.account ?? null],
   );
   if (ready.length === 0) return [];

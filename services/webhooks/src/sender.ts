@@ -79,6 +79,18 @@ export function openSender(options: SenderOptions): Sender {
     return run;
   }
 
+  /** Claims are made one after another: a drain must see what the pump has just taken as under way. */
+  let claiming: Promise<unknown> = Promise.resolve();
+  function claimAndStart(more: Pick<ClaimOptions, "limit"> & { account?: string }): Promise<number> {
+    const mine = claiming.then(async () => {
+      const claimed = await claim(more);
+      for (const each of claimed) void start(each);
+      return claimed.length;
+    });
+    claiming = mine.catch(() => {});
+    return mine;
+  }
+
   async function claim(more: Pick<ClaimOptions, "limit"> & { account?: string }): Promise<Claimed[]> {
     if (more.limit <= 0 || stopped) return [];
     const claimed = await transact(pool, (tx) => claimDue(tx, { per_endpoint, lease_ms, ...more }));
@@ -89,14 +101,12 @@ export function openSender(options: SenderOptions): Sender {
 
   return {
     async pump() {
-      const claimed = await claim({ limit: options.parallel - running.size });
-      for (const each of claimed) void start(each);
-      return claimed.length;
+      return claimAndStart({ limit: options.parallel - running.size });
     },
     async drain(account) {
       let done = 0;
       for (;;) {
-        for (const claimed of await claim({ limit: options.parallel, account })) void start(claimed);
+        await claimAndStart({ limit: options.parallel, account });
         // The pump may have been faster: what it has under way for this account belongs to the drain as well.
         const own = [...running].flatMap(([run, of]) => (of === account ? [run] : []));
         if (own.length === 0) return done;
