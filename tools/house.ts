@@ -30,6 +30,7 @@ import { type Keeper, keep, type Running } from "./keeper.ts";
 import { migrateAll } from "./migrate.ts";
 import { findNats, requireNats, startNats } from "./nats.ts";
 import type { StartOptions } from "./options.ts";
+import { requireOwnDatabaseServer, requireOwnNats } from "./other-house.ts";
 import { requireFreePort } from "./ports.ts";
 import { startPostgres } from "./postgres.ts";
 import { type Room, rooms } from "./rooms.ts";
@@ -162,9 +163,12 @@ async function provideDatabase(state: State, secrets: Secrets): Promise<string> 
   }
   if (url === null) throw new Error("PostgreSQL runs without an address");
   say("migrating the rooms' schemas");
-  await migrateAll(url, secrets.room_passwords).catch((error: unknown) => {
+  try {
+    if (options.database_url !== null) await requireOwnDatabaseServer(url);
+    await migrateAll(url, secrets.room_passwords);
+  } catch (error) {
     throw options.database_url === null ? error : unreachable("DATABASE_URL", error);
-  });
+  }
   return url;
 }
 
@@ -172,6 +176,7 @@ async function provideNats(state: State): Promise<string> {
   const { options, say } = state;
   if (options.nats_url !== null) {
     await requireNats(options.nats_url);
+    await requireOwnNats(options.nats_url);
     return options.nats_url;
   }
   const bin = await findNats(say, state.stopping.signal);
@@ -258,5 +263,6 @@ async function stopKeepers(keepers: ReadonlyMap<string, Keeper>): Promise<void> 
 }
 
 function unreachable(name: string, error: unknown): Sentence {
+  if (error instanceof Sentence) return error;
   return new Sentence(`The server of ${name} cannot be used: ${error instanceof Error ? error.message : error}`);
 }
