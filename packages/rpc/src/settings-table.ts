@@ -17,7 +17,7 @@ export const READERS = [
 export type Reader = (typeof READERS)[number];
 
 export type Setting = {
-  readonly kind: "text" | "url" | "number" | "numbers" | "flag" | "choice";
+  readonly kind: "text" | "url" | "number" | "numbers" | "flag" | "choice" | "networks" | "file";
   readonly unit?: string;
   /** As it would be written in the environment; null: it must be set; "": it may stay unset. */
   readonly default: string | null;
@@ -234,8 +234,7 @@ export const SETTINGS = {
     doc: "Requests with an unknown key that one client address may make in one window.",
   },
   CAURI_TRUSTED_PROXIES: {
-    kind: "text",
-    unit: "networks",
+    kind: "networks",
     default: "",
     readers: ["gateway"],
     doc: "Networks (CIDR, separated by commas) of the proxies before the public door, whose `X-Forwarded-For` is believed. Empty: the client is whoever connects.",
@@ -318,15 +317,13 @@ export const SETTINGS = {
     doc: "How long a delivery waits for a suspended or inactive endpoint before it is failed.",
   },
   CAURI_WEBHOOK_ALLOW: {
-    kind: "text",
-    unit: "networks",
+    kind: "networks",
     default: "",
     readers: ["webhooks"],
     doc: "Networks (CIDR, separated by commas) that the outbound guard lets through, for receivers on this machine. Empty in production.",
   },
   CAURI_WEBHOOK_CA: {
-    kind: "text",
-    unit: "file",
+    kind: "file",
     default: "",
     readers: ["webhooks"],
     doc: "A PEM file with certificate authorities that are trusted beside the system's.",

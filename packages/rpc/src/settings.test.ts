@@ -43,6 +43,16 @@ test("settings: numbers are whole and plain", () => {
   }
 });
 
+test("settings: networks and files are tried before the boot", () => {
+  const read = (env: object) => readSettings("webhooks", { ...base, ...env });
+  for (const CAURI_WEBHOOK_ALLOW of ["banana", "10.0.0.0/33", "::1/129", "127.0.0.1/", "10.0.0.0/8/8"]) {
+    assert.throws(() => read({ CAURI_WEBHOOK_ALLOW }), /CAURI_WEBHOOK_ALLOW must be networks/);
+  }
+  assert.equal(read({ CAURI_WEBHOOK_ALLOW: "127.0.0.0/8, ::1" }).CAURI_WEBHOOK_ALLOW, "127.0.0.0/8, ::1");
+  assert.throws(() => read({ CAURI_WEBHOOK_CA: "/nowhere" }), /CAURI_WEBHOOK_CA must be a file/);
+  assert.equal(read({ CAURI_WEBHOOK_CA: import.meta.filename }).CAURI_WEBHOOK_CA, import.meta.filename);
+});
+
 test("settings: docs/settings.md says what the table says", async () => {
   const page = await readFile(new URL("../../../docs/settings.md", import.meta.url), "utf8");
   assert.equal(page, settingsPage(), "run: node packages/rpc/src/settings-page.ts");

@@ -1,6 +1,8 @@
 // Reads the environment by the one table of settings: typed values, or a sentence that names what is wrong and stops
 // the boot. Also writes `docs/settings.md` from the same table.
 
+import { accessSync, constants, statSync } from "node:fs";
+import { isIP } from "node:net";
 import { type Reader, SETTINGS, type Setting } from "./settings-table.ts";
 
 type Table = typeof SETTINGS;
@@ -89,6 +91,12 @@ function parse(setting: Setting, text: string): Parsed {
       return text === "" || text.split(",").every((part) => URL.canParse(part))
         ? { problem: null, value: text }
         : { problem: "must be a URL" };
+    case "networks":
+      return text === "" || text.split(",").every((part) => isNetwork(part.trim()))
+        ? { problem: null, value: text }
+        : { problem: "must be networks such as 10.0.0.0/8 or ::1, separated by commas" };
+    case "file":
+      return text === "" || isReadable(text) ? { problem: null, value: text } : { problem: "must be a file to read" };
     case "flag":
       return text === "on" || text === "off"
         ? { problem: null, value: text === "on" }
@@ -107,6 +115,23 @@ function parse(setting: Setting, text: string): Parsed {
         ? { problem: `must be whole numbers ${rangeOf(setting)}, separated by commas` }
         : { problem: null, value: values };
     }
+  }
+}
+
+/** An address, or one with the length of its prefix. */
+function isNetwork(text: string): boolean {
+  const [address = "", bits, ...more] = text.split("/");
+  const longest = { 4: 32, 6: 128 }[isIP(address)];
+  if (longest === undefined || more.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= longest);
+}
+
+function isReadable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
   }
 }
 
