@@ -9,6 +9,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Events, openEvents } from "@cauri/events/events";
 import { type TestNats, testNats } from "@cauri/events/testing";
 import { newId } from "@cauri/money/ids";
@@ -146,7 +147,7 @@ test("process: killed in the middle of a stream of events, every one arrives, an
     if (at === 75) child.kill("SIGKILL");
   }
   const client = await start();
-  await until("all events", () => ids.every((id) => arrivals.has(id)), 30_000);
+  await until("all events", () => ids.every((id) => arrivals.has(id)), 60_000);
   const again = ids.filter((id) => (arrivals.get(id) ?? 0) > 1).length;
   assert.ok(again <= 8, `${again} arrived twice; no more than what was under way may`);
   client.closeChannel();
@@ -157,7 +158,10 @@ test("process: a drain makes the ladder's next attempt when the test clock has p
   const client = await start();
   answer = 500;
   const id = await publish("acct_1", "pay_ladder", 2);
+  // Its result must be written before the clock moves: the next attempt is due 60 s of the test clock after that.
   await until("the first attempt", () => arrivals.get(id) === 1, 5_000);
+  const attempts = "select attempts from deliveries where event_id = $1";
+  while ((await database.pool.query(attempts, [id])).rows[0]?.attempts !== 1) await sleep(10);
   answer = 200;
   const offset = { account: "acct_1", offsetMs: 61_000n };
   const payload = ClockAdvanced.encode(offset).finish();
