@@ -21,6 +21,7 @@ export type Processes = Readonly<Record<string, number>>;
 /** Kept for as long as the data is: without them the data cannot be read. */
 export type Secrets = {
   readonly postgres_password: string;
+  readonly nats_password: string;
   readonly rpc_token: string;
   readonly operator_token: string;
   readonly key_pepper: string;
@@ -118,6 +119,7 @@ export async function loadSecrets(data: string): Promise<Secrets> {
   const key = () => randomBytes(32).toString("base64");
   const secrets: Secrets = {
     postgres_password: secret(),
+    nats_password: secret(),
     rpc_token: secret(),
     operator_token: secret(),
     key_pepper: key(),

@@ -118,7 +118,7 @@ async function startHouse(state: State): Promise<Ready> {
   checkRooms(options, secrets, process.env);
   const [database_url, nats_url, ports] = await Promise.all([
     provideDatabase(state, secrets),
-    provideNats(state),
+    provideNats(state, secrets),
     choosePorts(),
   ]);
   stopping.signal.throwIfAborted();
@@ -172,7 +172,7 @@ async function provideDatabase(state: State, secrets: Secrets): Promise<string> 
   return url;
 }
 
-async function provideNats(state: State): Promise<string> {
+async function provideNats(state: State, secrets: Secrets): Promise<string> {
   const { options, say } = state;
   if (options.nats_url !== null) {
     await requireNats(options.nats_url);
@@ -187,6 +187,7 @@ async function provideNats(state: State): Promise<string> {
       bin,
       store_dir: natsFolder(options.data),
       log_file: logFile(options.data, "nats"),
+      password: secrets.nats_password,
       ...(port === undefined ? {} : { port }),
     });
     port = server.port;

@@ -2,7 +2,7 @@
 // cache, else built by Go (which verifies it against Go's checksum database), else asked of the system's package manager.
 
 import { execFile } from "node:child_process";
-import { access, mkdir, mkdtemp, readFile, rename, rm } from "node:fs/promises";
+import { access, mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
@@ -20,6 +20,7 @@ const OLDEST = [2, 10] as const;
 const MODULE = `github.com/nats-io/nats-server/v2@v${VERSION}`;
 const DEFAULT_PORT = "4222";
 const READY_WITHIN_MS = 20_000;
+const USER = "cauri";
 
 /** Package managers that carry nats-server, with the words that install it without a question. */
 const MANAGERS: readonly (readonly string[])[] = [
@@ -36,6 +37,8 @@ export type NatsOptions = {
   readonly store_dir: string;
   readonly log_file: string;
   readonly port?: number;
+  /** Asked of every client: news of a payment are believed, so not everybody on the machine may send some. */
+  readonly password?: string;
 };
 
 export type Nats = Leashed & { readonly url: string; readonly port: number };
@@ -45,7 +48,11 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
   const port = options.port ?? (await freePort());
   await mkdir(options.store_dir, { recursive: true, mode: 0o700 });
   const args = ["--addr", "127.0.0.1", "--port", String(port), "--jetstream", "--store_dir", options.store_dir];
-  const server = await startLeashed(options.bin, args, { log_file: options.log_file });
+  const { password, log_file } = options;
+  if (password !== undefined) args.push("--config", await writeConfig(options.store_dir, password));
+  // Of the person's variables only these: others may hold passwords that are no matter of this server.
+  const env = { PATH: process.env["PATH"], HOME: homedir() };
+  const server = await startLeashed(options.bin, args, { log_file, env });
   let gone: string | null = null;
   server.exited.then((how) => {
     gone = how;
@@ -59,7 +66,14 @@ export async function startNats(options: NatsOptions): Promise<Nats> {
     }
     await sleep(10);
   }
-  return { ...server, port, url: `nats://127.0.0.1:${port}` };
+  return { ...server, port, url: `nats://${password === undefined ? "" : `${USER}:${password}@`}127.0.0.1:${port}` };
+}
+
+/** A file, because arguments are shown to everybody on the machine. */
+async function writeConfig(store_dir: string, password: string): Promise<string> {
+  const path = join(store_dir, "server.conf");
+  await writeFile(path, `authorization { user: "${USER}", password: "${password}" }\n`, { mode: 0o600 });
+  return path;
 }
 
 /** The path of a usable nats-server; gets one when there is none, which may take a minute the first time. */

@@ -50,7 +50,7 @@ export type EventsOptions = {
 /** Connects, waiting for as long as it takes, and makes the stream. */
 export async function openEvents({ nats_url, room, log, replicas }: EventsOptions): Promise<Events> {
   const nc = await connect({
-    servers: nats_url.split(","),
+    ...placeOf(nats_url),
     name: room,
     maxReconnectAttempts: -1,
     waitOnFirstConnect: true,
@@ -91,6 +91,17 @@ export async function openEvents({ nats_url, room, log, replicas }: EventsOption
     probe: async () => (state.connected ? null : "NATS is away"),
     close: () => nc.close(),
   };
+}
+
+/** The client reads no credentials out of a URL: they are taken from the first server that has some, for all of them. */
+export function placeOf(nats_url: string): { servers: string[]; user?: string; pass?: string; token?: string } {
+  const texts = nats_url.split(",").map((text) => text.trim());
+  const servers = texts.map((text) => text.replace(/^(\w+:\/\/)?[^@/]*@/, "$1"));
+  const [first] = texts.map((text) => URL.parse(text)).filter((url) => url !== null && url.username !== "");
+  if (first === undefined || first === null) return { servers };
+  const user = decodeURIComponent(first.username);
+  // A name without a password is a token, as other clients of NATS have it.
+  return first.password === "" ? { servers, token: user } : { servers, user, pass: decodeURIComponent(first.password) };
 }
 
 function changeOf(msg: Msg): Change {
