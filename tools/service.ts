@@ -15,6 +15,9 @@ const READY_WITHIN_MS = 60_000;
 /** A line that comes again within this time is not shown again. */
 const SAME_NEWS_MS = 10_000;
 
+/** Fields of a log line that say what in the process it is about. */
+const WHERE = ["loop", "method", "consumer", "step"] as const;
+
 export type ServiceOptions = {
   readonly name: string;
   readonly entry: string;
@@ -125,9 +128,11 @@ function loudLines(chunk: Buffer): string[] {
 /** A line of JSON as one short sentence; a line cut by the end of a chunk stays as it is. */
 function readable(line: string): string {
   try {
-    const entry = JSON.parse(line) as { msg?: string; err?: { message?: string } };
+    const entry = JSON.parse(line) as { [name in (typeof WHERE)[number] | "msg"]?: string } & { err?: Error };
+    // Which loop, RPC or consumer: without it "a round failed" sends its reader to the file first.
+    const where = WHERE.map((name) => entry[name]).find((value) => value !== undefined);
     const cause = entry.err?.message === undefined ? "" : ` (${entry.err.message})`;
-    return `${entry.msg ?? line}${cause}`;
+    return `${where === undefined ? "" : `${where}: `}${entry.msg ?? line}${cause}`;
   } catch {
     return line;
   }
