@@ -9,7 +9,7 @@ import { Sentence } from "./sentence.ts";
 /** After an interrupt at the leash's end the server has this many fifths of a second before it is made to quit. */
 const PATIENCE_FIFTHS = 50;
 
-/** `exec` keeps the pid: the child that Node knows is the server itself. SIGQUIT is each server's "at once". */
+/** `exec` keeps the pid: the child that Node knows is the server itself. SIGQUIT is each server's "at once"; SIGCONT makes a stopped one hear it. */
 const SCRIPT = `
 exec 4<&0
 (
@@ -17,7 +17,7 @@ exec 4<&0
   kill -INT $$ 2>/dev/null
   left=${PATIENCE_FIFTHS}
   while kill -0 $$ 2>/dev/null; do
-    [ $left -gt 0 ] || { kill -QUIT $$; exit 0; }
+    [ $left -gt 0 ] || { kill -QUIT $$; kill -CONT $$; exit 0; }
     left=$((left - 1))
     sleep 0.2
   done
@@ -75,17 +75,17 @@ function leashed(child: ChildProcess): Leashed {
     });
   });
   child.stdin?.on("error", () => {});
+  // A server that somebody has stopped with SIGSTOP hears nothing before it goes on.
+  const quit = () => void (child.kill("SIGQUIT") && child.kill("SIGCONT"));
   return {
     pid,
     exited,
     async stop(patience_ms = 10_000) {
       child.kill("SIGINT");
-      const timer = setTimeout(() => child.kill("SIGQUIT"), patience_ms);
+      const timer = setTimeout(quit, patience_ms);
       await exited;
       clearTimeout(timer);
     },
-    kill() {
-      child.kill("SIGQUIT");
-    },
+    kill: quit,
   };
 }
