@@ -2,6 +2,7 @@
 
 import { type Pool, type Queryable, transact } from "@cauri/store/pool";
 import { eachSum } from "./past-store.ts";
+import { summarizePast } from "./verify-store.ts";
 
 /** Transfers of a stretch: some tens of milliseconds of work, and a small share of the lane's own rate. */
 const STRETCH_TRANSFERS = 5_000;
@@ -16,6 +17,7 @@ export async function countDays(pool: Pool): Promise<boolean> {
   const { rows } = await pool.query<{ lane_id: number }>(
     `select l.lane_id from lanes l left join day_marks m using (lane_id) where l.sequence > coalesce(m.sequence, 0)`,
   );
+  if (rows.length > 0) await summarizePast(pool);
   for (const { lane_id } of rows) {
     const counted = await transact(pool, (tx) => countStretch(tx, lane_id));
     more ||= counted;

@@ -45,7 +45,7 @@ try {
   const found = await verify(pool);
   const seconds = ((performance.now() - begun) / 1000).toFixed(1);
   say(`verify: ${found.transfers} transfers in ${seconds} s, ${found.problems.length} problems`);
-  for (const problem of found.problems.slice(0, 5)) say(problem);
+  for (const { sentence } of found.problems.slice(0, 5)) say(sentence);
   await pool.end();
 } finally {
   await server.stop();

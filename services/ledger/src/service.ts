@@ -57,9 +57,13 @@ export function ledgerService({ pool, engine }: { pool: Pool; engine: Engine }):
       const { posted, pending } = await readMerchantTotals(pool, accountId, book);
       return { postedMinor: posted, pendingMinor: pending };
     },
-    verify: async () => {
-      const { transfers, entries, batches, problems } = await verify(pool);
-      return { ok: problems.length === 0, transfers, entries, batches, problems, firstBadBatch: undefined };
+    verify: async ({ resume }) => {
+      const { transfers, entries, batches, problems, first_bad_batch } = await verify(pool, { resume });
+      return {
+        ...{ ok: problems.length === 0, transfers, entries, batches },
+        problems: problems.map(({ sentence }) => sentence),
+        firstBadBatch: first_bad_batch ?? undefined,
+      };
     },
   });
 }

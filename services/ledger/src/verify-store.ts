@@ -1,6 +1,6 @@
 // What `verify` reads: a lane's batches in their order, and what each stretch of them recorded.
 
-import { pgTextArray } from "@cauri/store/arrays";
+import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Queryable } from "@cauri/store/pool";
 import type { Balances, Book, HoldState, Remembered, TransferFields, TransferKind } from "./books.ts";
 import type { NormalSide } from "./chart.ts";
@@ -42,8 +42,8 @@ export type HoldRow = {
   state: HoldState;
   captured: bigint;
 };
-/** How many rows of each kind the tables hold in all. */
-export type Sizes = { transfers: bigint; entries: bigint; refusals: bigint; batches: bigint; holds: bigint };
+/** How many rows there are, or were read, of each kind. */
+export type Counts = { transfers: bigint; entries: bigint; refusals: bigint; batches: bigint; holds: bigint };
 
 const BALANCES = "debits_pending, debits_posted, credits_pending, credits_posted";
 const micros = (column: string) => `(extract(epoch from ${column}) * 1000000)::bigint`;
@@ -52,6 +52,18 @@ const millis = (column: string) => `(extract(epoch from ${column}) * 1000)::bigi
 export async function readLanes(tx: Queryable): Promise<LaneRow[]> {
   const text = "select lane_id, asset_id, book, sequence, head from lanes order by lane_id";
   return (await tx.query<LaneRow>(text)).rows;
+}
+
+export async function readLane(tx: Queryable, lane_id: number): Promise<LaneRow> {
+  const text = "select lane_id, asset_id, book, sequence, head from lanes where lane_id = $1";
+  const [lane] = (await tx.query<LaneRow>(text, [lane_id])).rows;
+  if (lane === undefined) throw new Error(`bug: lane ${lane_id} is gone`);
+  return lane;
+}
+
+/** Lets the indexes by time know the pages that were written since: without it each stretch would read all of them. */
+export async function summarizePast(tx: Queryable): Promise<void> {
+  await tx.query("select summarize_past()");
 }
 
 export async function readLaneAccounts(tx: Queryable, lane_id: number): Promise<AccountRow[]> {
@@ -83,10 +95,20 @@ export async function readEntries(tx: Queryable, { lane_id, from, to }: Stretch)
   return (await tx.query<EntryRow>(text, [lane_id, from, to])).rows;
 }
 
-export async function readHolds(tx: Queryable, ids: readonly string[]): Promise<HoldRow[]> {
+export async function readHolds(tx: Queryable, lane_id: number, ids: readonly string[]): Promise<HoldRow[]> {
   const text = `select hold_id, debit_id, credit_id, amount, ${millis("expires_at")} as expires_ms, state, captured
-    from holds where hold_id = any($1::uuid[])`;
-  return (await tx.query<HoldRow>(text, [pgTextArray(ids)])).rows;
+    from holds where hold_id = any($1::uuid[]) and lane_id = $2`;
+  return (await tx.query<HoldRow>(text, [pgTextArray(ids), lane_id])).rows;
+}
+
+/** The transfers by which holds were posted. */
+export async function readHoldTransfers(tx: Queryable, lane_id: number, ids: readonly string[]): Promise<Recorded[]> {
+  const { rows } = await tx.query<RecordedRow>(
+    `select ${RECORDED}, group_id::text as word from transfers
+     where transfer_id = any($1::uuid[]) and lane_id = $2 and kind = 'hold'`,
+    [pgTextArray(ids), lane_id],
+  );
+  return rows.map((row) => recordedOf(row, lane_id));
 }
 
 export async function readExpiring(tx: Queryable, lane_id: number): Promise<{ hold_id: string; expires_ms: bigint }[]> {
@@ -94,16 +116,51 @@ export async function readExpiring(tx: Queryable, lane_id: number): Promise<{ ho
   return (await tx.query<{ hold_id: string; expires_ms: bigint }>(text, [lane_id])).rows;
 }
 
-export async function readSizes(tx: Queryable): Promise<Sizes> {
-  const { rows } = await tx.query<Sizes>(
+/** All rows that are there, and what the batches after the ends given say that they recorded. */
+export async function readSizes(
+  tx: Queryable,
+  ends: readonly { readonly lane_id: number; readonly sequence: bigint; readonly recorded_at: string }[],
+): Promise<{ there: Counts; later: Counts }> {
+  const there = await oneRow<Counts>(
+    tx,
     `select (select count(transfer_id) from transfers) as transfers, (select count(account_id) from entries) as entries,
        (select count(transfer_id) from refusals) as refusals, (select count(sequence) from batches) as batches,
        (select count(hold_id) from holds) as holds`,
+    [],
   );
-  const [sizes] = rows;
-  if (sizes === undefined) throw new Error("bug: an aggregate without a row");
-  return sizes;
+  const later = await oneRow<Counts>(
+    tx,
+    `with ends as (select * from unnest($1::integer[], $2::bigint[], $3::timestamptz[]) as e (lane_id, sequence, recorded_at)),
+       later as (select b.transfers, b.refusals from batches b left join ends e using (lane_id)
+         where b.sequence > coalesce(e.sequence, 0) and exists (select from lanes l
+           where l.lane_id = b.lane_id and l.sequence >= b.sequence))
+     select coalesce(sum(transfers), 0)::bigint as transfers, coalesce(sum(transfers) * 2, 0)::bigint as entries,
+       coalesce(sum(refusals), 0)::bigint as refusals, count(transfers) as batches,
+       (select count(t.transfer_id) from ends e join transfers t on t.lane_id = e.lane_id and t.recorded_at > e.recorded_at
+         join batches b on b.lane_id = t.lane_id and b.sequence = t.sequence where t.kind = 'hold') as holds
+     from later`,
+    [
+      pgNumArray(ends.map((end) => end.lane_id)),
+      pgNumArray(ends.map((end) => end.sequence)),
+      pgTextArray(ends.map((end) => end.recorded_at)),
+    ],
+  );
+  return { there, later };
 }
+
+async function oneRow<T extends Record<string, unknown>>(
+  tx: Queryable,
+  text: string,
+  values: readonly unknown[],
+): Promise<T> {
+  const [row] = (await tx.query<T>(text, values)).rows;
+  if (row === undefined) throw new Error("bug: an aggregate without a row");
+  return row;
+}
+
+const RECORDED = `transfer_id, sequence, position, kind, debit_id, credit_id, amount, hold_id, operation_id,
+  ${millis("expires_at")} as expires_ms, ${millis("effective_at")} as effective_ms,
+  ${micros("recorded_at")} as recorded_us`;
 
 async function readRecorded(
   tx: Queryable,
@@ -112,9 +169,7 @@ async function readRecorded(
   { lane_id, from, to }: Stretch,
 ): Promise<Recorded[]> {
   const { rows } = await tx.query<RecordedRow>(
-    `select transfer_id, sequence, position, kind, debit_id, credit_id, amount, hold_id, operation_id, ${word} as word,
-       ${millis("expires_at")} as expires_ms, ${millis("effective_at")} as effective_ms,
-       ${micros("recorded_at")} as recorded_us
+    `select ${RECORDED}, ${word} as word
      from ${table} where lane_id = $1 and recorded_at between $2::timestamptz and $3::timestamptz
      order by sequence, position`,
     [lane_id, from, to],

@@ -91,7 +91,8 @@ test("no overdraft: the database refuses it by itself, whoever writes", async ()
 });
 
 test("verify: finds nothing in books that nobody touched", async () => {
-  assert.deepEqual(await verify(pool), { transfers: 9n, entries: 18n, batches: 5n, problems: [] });
+  const { transfers, entries, batches, problems, first_bad_batch } = await verify(pool);
+  assert.deepEqual([transfers, entries, batches, problems, first_bad_batch], [9n, 18n, 5n, [], null]);
 });
 
 type Tampering = { readonly name: string; readonly sql: string; readonly finds: readonly RegExp[] };
@@ -225,7 +226,11 @@ for (const { name, sql, finds } of TAMPERINGS) {
     try {
       await admin.query("set local session_replication_role = replica");
       await admin.query(sql);
-      const { problems } = await verifyBooks(admin);
+      const found = await verifyBooks(admin);
+      const problems = found.problems.map(({ sentence }) => sentence);
+      // Where to look first is the first batch that any sentence names.
+      const named = problems.flatMap((problem) => /^batch \d+ of [^:]+/.exec(problem)?.[0] ?? []);
+      assert.equal(found.first_bad_batch, named[0] ?? null);
       for (const wanted of finds) {
         assert.ok(
           problems.some((problem) => wanted.test(problem)),

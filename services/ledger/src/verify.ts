@@ -1,255 +1,122 @@
-// `cauri ledger verify`: recomputes the books from the transfers, on one snapshot, and tells every place where what is
-// written differs: chain, entries, balances, holds, invariants. It streams batch by batch and never writes.
+// `cauri ledger verify`: recomputes the books from the transfers and tells every place where what is written differs. It
+// reads lane by lane in transactions of bounded length and leaves marks, so that a verification cut off goes on where it was.
 
-import { isDeepStrictEqual } from "node:util";
-import { type Pool, type Queryable, snapshot } from "@cauri/store/pool";
-import { availableOf, type Balances, ZERO } from "./books.ts";
-import { type ChainRow, GENESIS, hashBatch } from "./chain.ts";
-import { chartOf } from "./chart.ts";
-import { differenceOf, type Replay, type ReplayEntry, type ReplayHold, replayTransfer, startReplay } from "./replay.ts";
-import {
-  type AccountRow,
-  type BatchRow,
-  type EntryRow,
-  type HoldRow,
-  type LaneRow,
-  type Recorded,
-  readBatches,
-  readEntries,
-  readExpiring,
-  readHolds,
-  readLaneAccounts,
-  readLanes,
-  readRefusals,
-  readSizes,
-  readTransfers,
-} from "./verify-store.ts";
+import { type Pool, type Queryable, snapshot, transact } from "@cauri/store/pool";
+import type { Problem } from "./verify-lane.ts";
+import { advanceLane, closeLane, type LaneReading, markOf, type Report, say, startLane } from "./verify-lane.ts";
+import { appendAnchor, type Mark, readMarks, saveMark } from "./verify-mark-store.ts";
+import { type Counts, type LaneRow, readLane, readLanes, readSizes, summarizePast } from "./verify-store.ts";
 
-/** Rows of a stretch: a few megabytes at a time. */
-const STRETCH_ROWS = 10_000;
-const STRETCH_BATCHES = 2_000;
-/** More would tell nobody more; the first of each lane are the ones to look at. */
-const MAX_PROBLEMS = 100;
+/** Rows of one transaction: some seconds, so that no vacuum waits long for it and little is lost when it is cut off. */
+const CHUNK_ROWS = 100_000;
+const NOTHING: Counts = { transfers: 0n, entries: 0n, refusals: 0n, holds: 0n, batches: 0n };
 
 export type Verification = {
+  /** What was read now; a verification that goes on from a mark reads less than there is. */
   readonly transfers: bigint;
   readonly entries: bigint;
   readonly batches: bigint;
-  readonly problems: string[];
+  readonly problems: readonly Problem[];
+  readonly first_bad_batch: string | null;
+  /** The heads that were proved, by lane: worth keeping outside of this database. */
+  readonly heads: readonly { readonly lane: string; readonly sequence: bigint; readonly hash: string }[];
 };
 
-type Seen = { transfers: bigint; entries: bigint; refusals: bigint; batches: bigint; holds: bigint };
-type Report = { readonly seen: Seen; readonly problems: string[] };
+export type VerifyOptions = {
+  /** Go on from the marks of the last verification, complete or cut off. */
+  readonly resume?: boolean;
+  readonly chunk_rows?: number;
+  /** Called after each transaction; what it throws cuts the verification off. */
+  readonly onChunk?: () => void;
+};
 
-export async function verify(pool: Pool): Promise<Verification> {
-  return await snapshot(pool, async (tx) => {
+/** Verifies every lane, and leaves marks and, where all is sound, anchors. */
+export async function verify(pool: Pool, options: VerifyOptions = {}): Promise<Verification> {
+  await summarizePast(pool);
+  const marks = options.resume === true ? await readMarks(pool, "full") : new Map<number, Mark>();
+  const report: Report = { problems: [], first_bad_batch: null };
+  const readings: LaneReading[] = [];
+  for (const lane of await readLanes(pool)) {
+    readings.push(await verifyLane(pool, lane, marks.get(lane.lane_id) ?? null, report, options));
+  }
+  await inSnapshot(pool, (tx) => verifySizes(tx, readings, report));
+  const proved = readings.filter(({ sequence }) => sequence > 0n);
+  if (report.problems.length === 0) {
+    await transact(pool, async (tx) => {
+      for (const reading of proved) await appendAnchor(tx, reading.lane.lane_id, markOf(reading));
+    });
+  }
+  return resultOf(readings, report);
+}
+
+/** The same from the beginning and on a snapshot that the caller holds; it leaves nothing behind. */
+export async function verifyBooks(tx: Queryable): Promise<Verification> {
+  const report: Report = { problems: [], first_bad_batch: null };
+  const readings: LaneReading[] = [];
+  for (const lane of await readLanes(tx)) {
+    const reading = await startLane(tx, lane, null, report);
+    await advanceLane(tx, reading, report, Number.POSITIVE_INFINITY);
+    await closeLane(tx, reading, lane, report, true);
+    readings.push(reading);
+  }
+  await verifySizes(tx, readings, report);
+  return resultOf(readings, report);
+}
+
+/** One snapshot per chunk: the past is the same in all of them, and the last one compares the head. */
+async function verifyLane(
+  pool: Pool,
+  lane: LaneRow,
+  from: Mark | null,
+  report: Report,
+  { chunk_rows = CHUNK_ROWS, onChunk = () => {} }: VerifyOptions,
+): Promise<LaneReading> {
+  const reading = await inSnapshot(pool, (tx) => startLane(tx, lane, from, report));
+  for (;;) {
+    const reached = await inSnapshot(pool, async (tx) => {
+      const end = await advanceLane(tx, reading, report, chunk_rows);
+      if (end) await closeLane(tx, reading, await readLane(tx, lane.lane_id), report, true);
+      return end;
+    });
+    // Never behind a problem: whoever goes on from a mark finds it again.
+    if (report.problems.length === 0) {
+      await transact(pool, (tx) => saveMark(tx, "full", lane.lane_id, markOf(reading)));
+    }
+    onChunk();
+    if (reached) return reading;
+  }
+}
+
+function inSnapshot<T>(pool: Pool, work: (tx: Queryable) => Promise<T>): Promise<T> {
+  return snapshot(pool, async (tx) => {
     // One statement may read more than any request of a merchant would.
     await tx.query("set local statement_timeout = '10min'");
-    return await verifyBooks(tx);
+    return await work(tx);
   });
 }
 
-/** The same on a snapshot that the caller holds. */
-export async function verifyBooks(tx: Queryable): Promise<Verification> {
-  const report: Report = { seen: { transfers: 0n, entries: 0n, refusals: 0n, batches: 0n, holds: 0n }, problems: [] };
-  for (const lane of await readLanes(tx)) await verifyLane(tx, lane, report);
-  await verifySizes(tx, report);
-  const { transfers, entries, batches } = report.seen;
-  return { transfers, entries, batches, problems: report.problems };
-}
-
-async function verifyLane(tx: Queryable, lane: LaneRow, report: Report): Promise<void> {
-  const where = `${lane.asset_id}/${lane.book}`;
-  const accounts = await readLaneAccounts(tx, lane.lane_id);
-  const replay = startReplay(new Map(accounts.map((account) => [Number(account.account_id), account])));
-  let previous: Buffer = GENESIS;
-  let sequence = 0n;
-  for (;;) {
-    const batches = stretchOf(await readBatches(tx, lane.lane_id, sequence, STRETCH_BATCHES));
-    const last = batches.at(-1);
-    if (last === undefined) break;
-    previous = await verifyStretch(tx, lane, batches, { replay, report, previous, sequence });
-    sequence = last.sequence;
-  }
-  if (lane.sequence !== sequence)
-    say(report, `lane ${where}: it counts ${lane.sequence} batches, ${sequence} are there`);
-  if (!lane.head.equals(previous)) say(report, `lane ${where}: its head is not the hash of its last batch`);
-  verifyAccounts(where, accounts, replay, report);
-  await verifyOpenHolds(tx, lane, replay, report);
-}
-
-/** As many of the batches as a stretch may hold, at least one. */
-function stretchOf(batches: readonly BatchRow[]): BatchRow[] {
-  let rows = 0;
-  const end = batches.findIndex((batch) => {
-    rows += batch.transfers + batch.refusals;
-    return rows > STRETCH_ROWS;
-  });
-  return batches.slice(0, end < 0 ? batches.length : Math.max(end, 1));
-}
-
-type Progress = {
-  readonly replay: Replay;
-  readonly report: Report;
-  readonly previous: Buffer;
-  readonly sequence: bigint;
-};
-
-async function verifyStretch(
-  tx: Queryable,
-  lane: LaneRow,
-  batches: readonly BatchRow[],
-  progress: Progress,
-): Promise<Buffer> {
-  const { replay, report } = progress;
-  const stretch = { lane_id: lane.lane_id, from: batches[0]?.recorded_at ?? "", to: batches.at(-1)?.recorded_at ?? "" };
-  const [transferRows, refusalRows, entryRows] = await Promise.all([
-    readTransfers(tx, stretch),
-    readRefusals(tx, stretch),
-    readEntries(tx, stretch),
-  ]);
-  const transfers = Map.groupBy(transferRows, (row) => row.sequence);
-  const refusals = Map.groupBy(refusalRows, (row) => row.sequence);
-  const entries = Map.groupBy(entryRows, (row) => `${row.recorded_us}/${row.position}`);
-  const ended: ReplayHold[] = [];
-  let { previous, sequence } = progress;
-  for (const batch of batches) {
-    const name = `batch ${batch.sequence} of ${lane.asset_id}/${lane.book}`;
-    if (batch.sequence !== sequence + 1n) say(report, `${name}: it follows batch ${sequence}`);
-    sequence = batch.sequence;
-    const ours = { transfers: transfers.get(sequence) ?? [], refusals: refusals.get(sequence) ?? [] };
-    verifyBatch(lane, batch, ours, { replay, report, previous, name });
-    for (const row of ours.transfers) {
-      const booked = (entries.get(`${row.recorded_us}/${row.position}`) ?? []).filter((e) => e.transfer_id === row.id);
-      const replayed = { ...row, group_id: row.word };
-      const outcome = replayTransfer(replay, replayed, Number(batch.recorded_us), booked.map(entryOf));
-      for (const problem of outcome.problems) say(report, `${name}: ${problem}`);
-      if (outcome.ended !== null) ended.push(outcome.ended);
-      if (row.fields.kind === "hold") report.seen.holds += 1n;
-      report.seen.entries += BigInt(booked.length);
-    }
-    previous = batch.hash;
-  }
-  await verifyHolds(tx, ended, report);
-  return previous;
-}
-
-function verifyBatch(
-  lane: LaneRow,
-  batch: BatchRow,
-  rows: { readonly transfers: readonly Recorded[]; readonly refusals: readonly Recorded[] },
-  context: { readonly replay: Replay; readonly report: Report; readonly previous: Buffer; readonly name: string },
-): void {
-  const { replay, report, previous, name } = context;
-  const { transfers, refusals } = rows;
-  report.seen.batches += 1n;
-  report.seen.transfers += BigInt(transfers.length);
-  report.seen.refusals += BigInt(refusals.length);
-  if (transfers.length !== batch.transfers) {
-    say(report, `${name}: it recorded ${batch.transfers} transfers, ${transfers.length} are there`);
-  }
-  if (refusals.length !== batch.refusals) {
-    say(report, `${name}: it recorded ${batch.refusals} refusals, ${refusals.length} are there`);
-  }
-  const hash = hashBatch(
-    {
-      ...{ previous, asset_id: lane.asset_id, book: lane.book, sequence: batch.sequence },
-      ...{ recorded_us: Number(batch.recorded_us), transfers: transfers.map(lineOf), refusals: refusals.map(lineOf) },
-    },
-    (account_id) => replay.accounts.get(account_id)?.code ?? `unknown:${account_id}`,
-  );
-  if (!hash.equals(batch.hash)) say(report, `${name}: its hash is not that of what it recorded`);
-}
-
-function lineOf({ id, word, fields }: Recorded): ChainRow {
-  return { id, word, fields };
-}
-
-function entryOf(row: EntryRow): ReplayEntry {
-  return { transfer_id: row.transfer_id, account_id: Number(row.account_id), balances: row };
-}
-
-/** The accounts' rows against the sums, and the invariants of the lane. */
-function verifyAccounts(where: string, accounts: readonly AccountRow[], replay: Replay, report: Report): void {
-  let [posted, pending, interplatform] = [0n, 0n, 0n];
-  for (const account of accounts) {
-    const computed: Balances = replay.balances.get(Number(account.account_id)) ?? ZERO;
-    const difference = differenceOf(account, computed);
-    if (difference !== null) say(report, `account ${account.code} of ${where}: it says ${difference}`);
-    if (!isOfChart(account)) say(report, `account ${account.code} of ${where}: its row is not what its code says`);
-    if (account.no_overdraft && availableOf(account.normal_side, account) < 0n) {
-      say(report, `account ${account.code} of ${where}: it is below zero`);
-    }
-    posted += account.debits_posted - account.credits_posted;
-    pending += account.debits_pending - account.credits_pending;
-    if (account.code.startsWith("interplatform:")) interplatform += account.credits_posted - account.debits_posted;
-  }
-  if (posted !== 0n) say(report, `lane ${where}: posted debits exceed credits by ${posted}`);
-  if (pending !== 0n) say(report, `lane ${where}: pending debits exceed credits by ${pending}`);
-  if (interplatform !== 0n)
-    say(report, `lane ${where}: the interplatform accounts add up to ${interplatform}, not zero`);
-}
-
-/** Whose money it is, and whether it may be overdrawn, is said by the code, which alone is in the chain. */
-function isOfChart({ code, owner, platform_id, normal_side, no_overdraft }: AccountRow): boolean {
-  return isDeepStrictEqual(chartOf(code), { normal_side, no_overdraft, owner, platform_id });
-}
-
-async function verifyOpenHolds(tx: Queryable, lane: LaneRow, replay: Replay, report: Report): Promise<void> {
-  const open = [...replay.open.values()];
-  for (let start = 0; start < open.length; start += STRETCH_ROWS) {
-    await verifyHolds(tx, open.slice(start, start + STRETCH_ROWS), report);
-  }
-  const expiring = await readExpiring(tx, lane.lane_id);
-  const wanted = open.filter((hold) => hold.fields.expires_ms !== null).length;
-  const right = expiring.filter((row) => replay.open.get(row.hold_id)?.fields.expires_ms === Number(row.expires_ms));
-  if (expiring.length !== wanted || right.length !== wanted) {
-    const where = `lane ${lane.asset_id}/${lane.book}`;
-    say(
-      report,
-      `${where}: ${wanted} open holds expire, ${right.length} of the ${expiring.length} kept for it are these`,
-    );
-  }
-}
-
-async function verifyHolds(tx: Queryable, holds: readonly ReplayHold[], report: Report): Promise<void> {
-  if (holds.length === 0) return;
-  const rows = new Map(
-    (
-      await readHolds(
-        tx,
-        holds.map((hold) => hold.id),
-      )
-    ).map((row) => [row.hold_id, row]),
-  );
-  for (const hold of holds) {
-    const row = rows.get(hold.id);
-    if (row === undefined) say(report, `hold ${hold.id}: its row is missing`);
-    else if (!isSameHold(hold, row))
-      say(report, `hold ${hold.id}: it says ${row.state}, the transfers say ${hold.state}`);
-  }
-}
-
-function isSameHold({ fields, state, captured }: ReplayHold, row: HoldRow): boolean {
-  return (
-    row.state === state &&
-    row.captured === captured &&
-    row.amount === fields.amount &&
-    Number(row.debit_id) === fields.debit_id &&
-    Number(row.credit_id) === fields.credit_id &&
-    (row.expires_ms === null ? null : Number(row.expires_ms)) === fields.expires_ms
-  );
-}
-
-/** Rows that no batch speaks of are in none of the stretches: only their number betrays them. */
-async function verifySizes(tx: Queryable, { seen, problems }: Report): Promise<void> {
-  const sizes = await readSizes(tx);
+/**
+ * Rows that no batch speaks of are in none of the stretches: only their number betrays them. Batches that came since a
+ * lane's head was reached are taken at their word here; the next verification reads them.
+ */
+async function verifySizes(tx: Queryable, readings: readonly LaneReading[], report: Report): Promise<void> {
+  const since = readings.map(({ lane, sequence, recorded_at }) => ({ lane_id: lane.lane_id, sequence, recorded_at }));
+  const { there, later } = await readSizes(tx, since);
   for (const name of ["transfers", "entries", "refusals", "batches", "holds"] as const) {
-    if (sizes[name] === seen[name]) continue;
-    say({ seen, problems }, `${name}: ${sizes[name]} rows are there, the batches account for ${seen[name]}`);
+    const known = readings.reduce((sum, { counts }) => sum + counts[name], later[name]);
+    if (there[name] === known) continue;
+    say(report, "chain", `${name}: ${there[name]} rows are there, the batches account for ${known}`);
   }
 }
 
-function say({ problems }: Report, sentence: string): void {
-  if (problems.length < MAX_PROBLEMS) problems.push(sentence);
+function resultOf(readings: readonly LaneReading[], { problems, first_bad_batch }: Report): Verification {
+  const read = (name: keyof Counts) =>
+    readings.reduce((sum, { counts, from }) => sum + counts[name] - (from?.counts ?? NOTHING)[name], 0n);
+  const heads = readings.map(({ where, sequence, previous }) => ({
+    ...{ lane: where, sequence, hash: previous.toString("hex") },
+  }));
+  return {
+    ...{ transfers: read("transfers"), entries: read("entries"), batches: read("batches") },
+    ...{ problems, first_bad_batch, heads },
+  };
 }
