@@ -162,8 +162,10 @@ function isSame(
 ): boolean {
   const isCode = (code: string | null, account_id: number) =>
     code === null || work.by_code.get(code)?.account_id === account_id;
-  // 0 stands for the whole hold, so naming the whole amount is the same order; a release names none.
-  const amount = order.kind === "release" || order.amount === 0n ? hold?.amount : order.amount;
+  // 0 stands for the whole hold, so naming the whole amount is the same order; a release names none. A hold that was
+  // refused together with it does not stand in this lane: then the whole is what it was to be.
+  const stands = hold?.lane.lane_id === fields.lane_id ? hold.amount : fields.amount;
+  const amount = order.kind === "release" || order.amount === 0n ? stands : order.amount;
   return (
     fields.lane_id === work.state.lane?.lane_id &&
     fields.kind === order.kind &&

@@ -45,9 +45,10 @@ export class Model {
     this.state.accounts.set(`${asset_id}/${book}/${code}`, { code, credit_normal, flagged, balances });
   }
 
-  /** Frees whatever is due, everywhere and at once. */
-  expire(now_us: number): void {
+  /** Frees whatever is due at once: everywhere, or in one lane, since no clock is shared by two of them. */
+  expire(now_us: number, lane?: string): void {
     for (const hold of this.state.holds.values()) {
+      if (lane !== undefined && hold.lane !== lane) continue;
       if (hold.state !== "held" || hold.expires_ms === null || hold.expires_ms * 1000 > now_us) continue;
       hold.state = "expired";
       add(this.state, hold.lane, hold.debit, "debits_pending", -hold.amount);
@@ -55,9 +56,10 @@ export class Model {
     }
   }
 
-  post(group: GroupOrder, now_us: number): GroupAnswer {
-    this.expire(now_us);
+  post(group: GroupOrder, now_us: number, options: { lane_time?: boolean } = {}): GroupAnswer {
     const lane = `${group.asset_id}/${group.book}`;
+    const where = options.lane_time === true ? lane : undefined;
+    this.expire(now_us, where);
     const results: Result[] = group.transfers.map((order) => this.#certain(lane, group, order));
     const before = structuredClone(this.state);
     if (!results.some((result) => result !== "exists" && result !== "ok")) {
@@ -78,7 +80,7 @@ export class Model {
     }
     const stands = results.every((result) => result === "exists" || result === "ok");
     const answers = results.map((result) => (!stands && result === "ok" ? "group_refused" : result));
-    this.expire(now_us);
+    this.expire(now_us, where);
     return {
       accepted: stands,
       transfers: group.transfers.map((order, index) => this.#answer(order, answers[index] ?? "ok")),
@@ -88,7 +90,7 @@ export class Model {
   #certain(lane: string, group: GroupOrder, order: TransferOrder): Result {
     const record = this.state.records.get(order.id);
     if (record !== undefined) {
-      const asked = JSON.stringify(this.#resolve(lane, order), text);
+      const asked = JSON.stringify(this.#resolve(lane, order, record.order), text);
       const same = record.lane === lane && record.operation === group.operation_id;
       if (!same || asked !== JSON.stringify(record.order, text)) return "exists_differently";
       return record.refused ?? "exists";
@@ -101,13 +103,15 @@ export class Model {
     return "ok";
   }
 
-  /** The order with what it left out: codes and amount of its hold, as far as the hold is there. */
-  #resolve(lane: string, order: TransferOrder): TransferOrder {
-    const hold = this.state.holds.get(order.hold_id ?? "");
-    if (hold === undefined || hold.lane !== lane) return order;
-    const debit_code = order.debit_code ?? hold.debit;
-    const credit_code = order.credit_code ?? hold.credit;
-    return { ...order, debit_code, credit_code, amount: order.amount === 0n ? hold.amount : order.amount };
+  /** The order with what it left out: codes and amount of its hold, or of the record of a hold that was refused with it. */
+  #resolve(lane: string, order: TransferOrder, record?: TransferOrder): TransferOrder {
+    if (order.kind === "post" || order.kind === "hold") return order;
+    const found = this.state.holds.get(order.hold_id ?? "");
+    const hold = found?.lane === lane ? found : undefined;
+    const debit_code = order.debit_code ?? hold?.debit ?? record?.debit_code ?? null;
+    const credit_code = order.credit_code ?? hold?.credit ?? record?.credit_code ?? null;
+    const whole = hold?.amount ?? record?.amount ?? 0n;
+    return { ...order, debit_code, credit_code, amount: order.amount === 0n ? whole : order.amount };
   }
 
   #apply(lane: string, order: TransferOrder, now_us: number): Result {
