@@ -30,7 +30,8 @@ function start(body: string, env: NodeJS.ProcessEnv = {}): ChildProcess & { read
 
 const ready = (child: ChildProcess) =>
   new Promise<Ready>((resolve) => child.once("message", (said) => resolve(said as Ready)));
-const exited = (child: ChildProcess) => new Promise<number | null>((resolve) => child.once("exit", resolve));
+/** Its exit code, when all that it wrote has been read too. */
+const exited = (child: ChildProcess) => new Promise<number | null>((resolve) => child.once("close", resolve));
 
 test("process: it says when it is ready, tells its health and numbers, and drains in the opposite order", async () => {
   const child = start(`

@@ -63,12 +63,14 @@ test("race: when the first rolls back, exactly one of those that waited claims i
   const wanted = rivals(() => ({ client_ref: "order-1" }));
   const [first, ...rest] = wanted;
   assert.ok(first);
+  const claimed = Promise.withResolvers<void>();
   const failing = transact(db.pool, async (tx) => {
     assert.ok("claimed" in (await claim(tx, first)));
+    claimed.resolve();
     await sleep(50);
     throw new Error("the draft could not be written");
   });
-  await sleep(20);
+  await claimed.promise;
   const tally = race(rest);
   await assert.rejects(failing, /draft/);
   assert.deepEqual(await tally, { new: 1, concurrent_request: RIVALS - 2 });
