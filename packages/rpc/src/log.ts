@@ -27,8 +27,8 @@ const TEXT_LIMIT = 500;
 /** Of `postgres://user:password@host` and its sisters only the word stays. */
 const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@]*@/gi;
 
-/** The logger of one program. Lines are written without waiting for the disk; a fault's last lines are flushed at exit. */
-export function logger(room: string, level = "info", stream: DestinationStream = destination({ sync: false })): Log {
+/** The logger of one program. A line is out when the call returns, so that the last words before an exit are never lost. */
+export function logger(room: string, level = "info", stream: DestinationStream = destination({ sync: true })): Log {
   return pino(
     {
       level,

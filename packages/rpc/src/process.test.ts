@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,7 +32,13 @@ function start(body: string, env: NodeJS.ProcessEnv = {}): ChildProcess & { read
 const ready = (child: ChildProcess) =>
   new Promise<Ready>((resolve) => child.once("message", (said) => resolve(said as Ready)));
 /** Its exit code, when all that it wrote has been read too. */
-const exited = (child: ChildProcess) => new Promise<number | null>((resolve) => child.once("close", resolve));
+const exited = async (child: ChildProcess) => {
+  const [[code]] = await Promise.all([
+    once(child, "exit") as Promise<[number | null]>,
+    child.stdout === null ? null : once(child.stdout, "end"),
+  ]);
+  return code;
+};
 
 test("process: it says when it is ready, tells its health and numbers, and drains in the opposite order", async () => {
   const child = start(`

@@ -21,6 +21,9 @@ export type Running<R extends Reader> = {
   atDrain(name: string, step: () => Promise<unknown> | unknown): void;
   /** Registers what `/readyz` asks. */
   atReady(name: string, probe: Probe): void;
+  /** Registers what `/readyz` tells beside its answer without changing it: what people must see and traffic need not flee. */
+  atNotice(notices: () => readonly string[]): void;
+  notices(): readonly string[];
   /** Asks every probe; what isn't well is told by name. */
   readiness(): Promise<string[]>;
 };
@@ -28,8 +31,6 @@ export type Running<R extends Reader> = {
 /** The ports to tell the supervisor, by name. */
 type Ports = { readonly [name: string]: number };
 
-/** A log whose reader is slow is given up after this. */
-const FLUSH_MS = 2_000;
 /** A probe that takes longer than this is not well. */
 const PROBE_MS = 2_000;
 
@@ -41,7 +42,7 @@ export function runService<R extends Room>(
   return runProcess(room, async (running) => {
     // Every room has these settings, which the type of `Settings<R>` cannot say while R is open.
     const settings = running.settings as unknown as Settings<"webhooks">;
-    const health = await serveHealth(settings, () => running.readiness());
+    const health = await serveHealth(settings, running);
     // Registered first, so that it closes last: the cluster sees "draining" until the end.
     running.atDrain("health", () => close(health.server));
     const { ports } = await main(running);
@@ -66,12 +67,15 @@ export async function runProcess<R extends Reader>(
   const log = logger(reader, common.CAURI_LOG_LEVEL);
   const steps: { readonly name: string; readonly step: () => unknown }[] = [];
   const probes: { readonly name: string; readonly probe: Probe }[] = [];
+  const notices: (() => readonly string[])[] = [];
   let draining = false;
   const running: Running<R> = {
     settings,
     log,
     atDrain: (name, step) => steps.unshift({ name, step }),
     atReady: (name, probe) => probes.push({ name, probe }),
+    atNotice: (notice) => notices.push(notice),
+    notices: () => notices.flatMap((notice) => notice()),
     readiness: async () => (draining ? ["draining"] : askAll(probes)),
   };
   const leave = async (why: string) => {
@@ -79,7 +83,7 @@ export async function runProcess<R extends Reader>(
     draining = true;
     log.info({ why }, "draining");
     const code = await drain(steps, common.CAURI_DRAIN_MS, log);
-    exit(log, code);
+    process.exit(code);
   };
   process.on("SIGTERM", () => void leave("SIGTERM"));
   process.on("SIGINT", () => void leave("SIGINT"));
@@ -87,7 +91,7 @@ export async function runProcess<R extends Reader>(
   // After an error that nobody caught the state is unknown: leave at once, the supervisor starts a clean process.
   process.on("uncaughtException", (error) => {
     log.fatal({ err: error }, "uncaught");
-    exit(log, 70);
+    process.exit(70);
   });
   watchProcess();
   try {
@@ -96,7 +100,7 @@ export async function runProcess<R extends Reader>(
     process.send?.({ ready: true, ports });
   } catch (error) {
     log.fatal({ err: error }, "the start failed");
-    exit(log, 70);
+    process.exit(70);
   }
 }
 
@@ -120,13 +124,6 @@ async function drain(
   return 0;
 }
 
-function exit(log: Log, code: number): void {
-  // The log is written without waiting, so the last lines need a moment.
-  const end = () => process.exit(code);
-  setTimeout(end, FLUSH_MS);
-  log.flush(end);
-}
-
 async function askAll(probes: readonly { readonly name: string; readonly probe: Probe }[]): Promise<string[]> {
   const answers = await Promise.all(
     probes.map(async ({ name, probe }) => {
@@ -141,15 +138,16 @@ async function askAll(probes: readonly { readonly name: string; readonly probe: 
 type HealthSettings = Pick<Settings<"webhooks">, "CAURI_BIND_HOST" | "CAURI_METRICS_PORT">;
 
 /** `/healthz` says that the process turns, `/readyz` that it can serve, `/metrics` how it does. */
-async function serveHealth(settings: HealthSettings, readiness: () => Promise<string[]>) {
+async function serveHealth(settings: HealthSettings, running: Pick<Running<Room>, "readiness" | "notices">) {
   const server = createServer(async (request, response) => {
     const path = request.url?.split("?")[0];
     if (path === "/healthz") {
       response.end("ok\n");
     } else if (path === "/readyz") {
-      const problems = await readiness();
+      const problems = await running.readiness();
+      const lines = [...(problems.length === 0 ? ["ready"] : problems), ...running.notices()];
       response.writeHead(problems.length === 0 ? 200 : 503, { "content-type": "text/plain" });
-      response.end(problems.length === 0 ? "ready\n" : `${problems.join("\n")}\n`);
+      response.end(`${lines.join("\n")}\n`);
     } else if (path === "/metrics") {
       response.writeHead(200, { "content-type": register.contentType });
       response.end(await register.metrics());
