@@ -77,7 +77,16 @@ export function histories(options: { words: number; steps: number; start_ms: num
     { weight: 6, arbitrary: fc.constant(LANES[0]) },
     { weight: 1, arbitrary: fc.constantFrom(...LANES) },
   );
-  const groups = fc.array(fc.tuple(operation_id, transfers), { minLength: 1, maxLength: 4 });
+  // Beside that chaos holds of their own words, one to a group, so that many of them stand and are ended.
+  const few = fc.integer({ min: 1, max: 4 }).map((n) => `h${n}`);
+  const held = fc
+    .tuple(few, fc.constantFrom([FLOAT, MERCHANT], [MERCHANT, FEES], [FLOAT, OTHER]), amount, fc.option(instant))
+    .map(([name, [debit = FLOAT, credit = FEES], sum, end]) => hold(name, debit, credit, sum, end));
+  const ended = fc
+    .tuple(fc.integer({ min: 1, max: 8 }), few, fc.option(amount), fc.boolean())
+    .map(([n, of, sum, captures]) => (captures ? capture(`e${n}`, of, sum ?? 0n) : release(`e${n}`, of)));
+  const single = fc.oneof(held, held, ended, ended, funding).map((one) => [one]);
+  const groups = fc.array(fc.tuple(operation_id, fc.oneof(transfers, single)), { minLength: 1, maxLength: 4 });
   const step = fc
     .record({ after_ms: fc.integer({ min: 0, max: 8 }), lane, groups })
     .map(({ after_ms, lane: at, groups: of }) => ({
