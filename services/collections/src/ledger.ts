@@ -105,7 +105,9 @@ async function send(
       transfers: postings.map(transferOf),
     })),
   };
-  const response = await client.post(request, { timeout_ms: LEDGER_TIMEOUT_MS });
+  // Whoever reads the ledger's log finds the payment by it, whoever asked: a request, news or a sweeper.
+  const caller = { account: payment.account, mode: payment.mode, operation: payment.id };
+  const response = await client.post(request, { caller, timeout_ms: LEDGER_TIMEOUT_MS });
   if (isRefusal(response)) throw new Error(`ledger refused a post: ${response.refused}`);
   return response.groups;
 }
