@@ -60,12 +60,13 @@ const secretsFile = (data: string) => join(data, "secrets.json");
 
 /** Takes the folder for this process, or says who has it; waits for what a killed supervisor left behind. */
 export async function takeData(data: string, say: (text: string) => void): Promise<void> {
-  await mkdir(join(data, "logs"), { recursive: true }).catch((error: NodeJS.ErrnoException) => {
+  const made = await mkdir(join(data, "logs"), { recursive: true }).catch((error: NodeJS.ErrnoException) => {
     if (!UNUSABLE.includes(error.code ?? "")) throw error;
     throw new Sentence(`The data folder ${data} cannot be used (${error.code}): choose another one with --data.`);
   });
-  // Others may pass through to what is theirs (PostgreSQL runs as `nobody` under root), but may list nothing.
-  await chmod(data, 0o711);
+  // Others may pass through to what is theirs (PostgreSQL runs as `nobody` under root), but may list nothing. A folder
+  // that was there before, a home perhaps, keeps the rights that its owner gave it.
+  if (made !== undefined && made !== join(data, "logs")) await chmod(data, 0o711);
   await chmod(join(data, "logs"), 0o700);
   const holder = await readJson<Holder>(holderFile(data));
   if (holder !== null) {

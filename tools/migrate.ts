@@ -3,7 +3,7 @@
 // `npm start` calls it. Services never migrate.
 
 import { dirname, join } from "node:path";
-import { migrateRoom } from "@cauri/store/migrate";
+import { EditedMigration, migrateRoom } from "@cauri/store/migrate";
 import { rooms, schemaName, settingName } from "./rooms.ts";
 import { runCommand, Sentence } from "./sentence.ts";
 
@@ -22,6 +22,9 @@ export async function migrateAll(
       dirs: [join(root, migrations)],
       shared: operations,
       ...(password === undefined ? {} : { password }),
+    }).catch((error: unknown) => {
+      if (!(error instanceof EditedMigration)) throw error;
+      throw new Sentence(`${error.message}. Data of a test run are forgotten by npm run reset.`);
     });
   }
 }

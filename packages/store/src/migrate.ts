@@ -34,6 +34,11 @@ export type RoomMigration = {
 
 type MigrationFile = { readonly name: string; readonly sql: string; readonly checksum: string };
 
+/** The database was made by another text of a migration than this tree holds: one of the two is not what it seems. */
+export class EditedMigration extends Error {
+  override readonly name = "EditedMigration";
+}
+
 /** Brings the room up to date and returns the names of the migrations that were applied now. */
 export async function migrateRoom(migration: RoomMigration): Promise<string[]> {
   const { room } = migration;
@@ -139,7 +144,7 @@ async function applyFiles(client: pg.Client, room: string, files: readonly Migra
     const checksum = known.get(file.name);
     if (checksum === file.checksum) continue;
     if (checksum !== undefined)
-      throw new Error(`${room}: ${file.name} was edited after it was applied; write a new one`);
+      throw new EditedMigration(`${room}: ${file.name} was edited after it was applied; write a new one`);
     try {
       await client.query("begin");
       await client.query(file.sql);
