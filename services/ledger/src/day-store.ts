@@ -2,7 +2,7 @@
 
 import { type Pool, type Queryable, transact } from "@cauri/store/pool";
 import { eachSum } from "./past-store.ts";
-import { summarizePast } from "./verify-store.ts";
+import { preferIndexes, summarizePast } from "./verify-store.ts";
 
 /** Transfers of a stretch: some tens of milliseconds of work, and a small share of the lane's own rate. */
 const STRETCH_TRANSFERS = 5_000;
@@ -26,6 +26,7 @@ export async function countDays(pool: Pool): Promise<boolean> {
 }
 
 async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
+  await preferIndexes(tx);
   await tx.query(
     "insert into day_marks (lane_id, sequence, recorded_at) values ($1, 0, '-infinity') on conflict do nothing",
     [lane_id],

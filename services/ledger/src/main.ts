@@ -8,6 +8,7 @@ import { startLoop } from "@cauri/store/sweeper";
 import { booksService } from "./books-service.ts";
 import { countDays } from "./day-store.ts";
 import { startEngine } from "./engine.ts";
+import { startMonitor } from "./monitor.ts";
 import { ledgerService } from "./service.ts";
 
 /** Whoever needs the funds of a due hold gets them at once; the sweeper only books what nobody asked for. */
@@ -15,7 +16,7 @@ const SWEEP_EVERY_MS = 1_000;
 /** What the days don't count yet is read entry by entry: a minute of a busy account is little. */
 const DAYS_EVERY_MS = 60_000;
 
-await runService("ledger", async ({ settings, log, atDrain, atReady }) => {
+await runService("ledger", async ({ settings, log, atDrain, atReady, atNotice }) => {
   const url = settings.CAURI_LEDGER_DATABASE_URL;
   const pool = openPool({ url, name: "ledger", max: settings.CAURI_DATABASE_POOL, log });
   watchPool("ledger", pool);
@@ -29,6 +30,9 @@ await runService("ledger", async ({ settings, log, atDrain, atReady }) => {
   atDrain("sweeper", () => sweeper.stop());
   const days = startLoop({ name: "days", every_ms: DAYS_EVERY_MS, work: () => countDays(pool), log });
   atDrain("days", () => days.stop());
+  const monitor = startMonitor({ pool, log });
+  atNotice(monitor.notices);
+  atDrain("monitor", () => monitor.stop());
   const server = await startServer({
     room: "ledger",
     settings,

@@ -101,7 +101,7 @@ export async function advanceLane(
   tx: Queryable,
   reading: LaneReading,
   report: Report,
-  most_rows: number,
+  { most_rows, stretch_rows = STRETCH_ROWS }: { readonly most_rows: number; readonly stretch_rows?: number },
 ): Promise<boolean> {
   // Accounts are opened at any time, also between two transactions of one verification.
   for (const account of await readLaneAccounts(tx, reading.lane.lane_id)) {
@@ -109,7 +109,7 @@ export async function advanceLane(
   }
   for (let rows = 0; rows < most_rows; ) {
     const read = await readBatches(tx, reading.lane.lane_id, reading.sequence, STRETCH_BATCHES);
-    const batches = stretchOf(read, Math.min(STRETCH_ROWS, most_rows));
+    const batches = stretchOf(read, Math.min(stretch_rows, most_rows));
     if (batches.length === 0) return true;
     await verifyStretch(tx, batches, reading, report);
     rows += batches.reduce((sum, batch) => sum + batch.transfers + batch.refusals, batches.length);

@@ -8,6 +8,7 @@ import { testDatabase } from "@cauri/store/testing";
 import { openAccounts } from "./account-store.ts";
 import { GENESIS, hashBatch } from "./chain.ts";
 import { startEngine } from "./engine.ts";
+import { checkNew } from "./monitor.ts";
 import { CODES, capture, FEES, FLOAT, group, hold, idOf, MERCHANT, post, release } from "./testing.ts";
 import { verify } from "./verify.ts";
 import { readBatches, readLaneAccounts, readLanes, readRefusals, readTransfers } from "./verify-store.ts";
@@ -147,5 +148,33 @@ test("anchors: the past that was proved cannot be changed by the service", async
   for (const statement of ["update anchors set sequence = 1", "delete from anchors", "truncate anchors"]) {
     await assert.rejects(pool.query(statement), { code: "42501" }, statement);
     await assert.rejects(admin.query(statement), /append-only/, statement);
+  }
+});
+
+test("check new and verify: while transfers arrive in old and new lanes they find nothing", async () => {
+  let posting = true;
+  const callers = ["ast_xof", "ast_ghs"].map(async (asset_id, caller) => {
+    const lane = { asset_id, book: "live" } as const;
+    for (let n = 0; posting; n += 1) {
+      if (n === 3)
+        await openAccounts(
+          pool,
+          CODES.map((code) => ({ code, ...lane })),
+        );
+      const [one, two] = [`${caller} ${n} h`, `${caller} ${n} p`];
+      await engine.post([group([hold(one, FLOAT, MERCHANT, 5n), post(two, FLOAT, FEES, 1n)], lane)]);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+      await engine.post([group([n % 2 === 0 ? capture(`${one} c`, one, 2n) : release(`${one} r`, one)], lane)]);
+    }
+  });
+  try {
+    for (let round = 0; round < 4; round += 1) {
+      assert.deepEqual(await checkNew(pool), []);
+      assert.deepEqual((await verify(pool, { chunk_rows: 20 })).problems, []);
+      assert.deepEqual((await verify(pool, { resume: true })).problems, []);
+    }
+  } finally {
+    posting = false;
+    await Promise.all(callers);
   }
 });

@@ -4,8 +4,17 @@
 import { type Pool, type Queryable, snapshot, transact } from "@cauri/store/pool";
 import type { Problem } from "./verify-lane.ts";
 import { advanceLane, closeLane, type LaneReading, markOf, type Report, say, startLane } from "./verify-lane.ts";
-import { appendAnchor, type Mark, readMarks, saveMark } from "./verify-mark-store.ts";
-import { type Counts, type LaneRow, readLane, readLanes, readSizes, summarizePast } from "./verify-store.ts";
+import { appendAnchor, appendFindings, clearFindings, type Mark, readMarks, saveMark } from "./verify-mark-store.ts";
+import {
+  type Counts,
+  type LaneRow,
+  preferIndexes,
+  readClock,
+  readLane,
+  readLanes,
+  readSizes,
+  summarizePast,
+} from "./verify-store.ts";
 
 /** Rows of one transaction: some seconds, so that no vacuum waits long for it and little is lost when it is cut off. */
 const CHUNK_ROWS = 100_000;
@@ -25,14 +34,17 @@ export type Verification = {
 export type VerifyOptions = {
   /** Go on from the marks of the last verification, complete or cut off. */
   readonly resume?: boolean;
+  /** Rows of one transaction, and rows read at a time. */
   readonly chunk_rows?: number;
-  /** Called after each transaction; what it throws cuts the verification off. */
-  readonly onChunk?: () => void;
+  readonly stretch_rows?: number;
+  /** Called after each transaction with its duration; what it throws cuts the verification off. */
+  readonly onChunk?: (spent_ms: number) => void | Promise<void>;
 };
 
 /** Verifies every lane, and leaves marks and, where all is sound, anchors. */
 export async function verify(pool: Pool, options: VerifyOptions = {}): Promise<Verification> {
   await summarizePast(pool);
+  const begun = await readClock(pool);
   const marks = options.resume === true ? await readMarks(pool, "full") : new Map<number, Mark>();
   const report: Report = { problems: [], first_bad_batch: null };
   const readings: LaneReading[] = [];
@@ -41,11 +53,13 @@ export async function verify(pool: Pool, options: VerifyOptions = {}): Promise<V
   }
   await inSnapshot(pool, (tx) => verifySizes(tx, readings, report));
   const proved = readings.filter(({ sequence }) => sequence > 0n);
-  if (report.problems.length === 0) {
-    await transact(pool, async (tx) => {
-      for (const reading of proved) await appendAnchor(tx, reading.lane.lane_id, markOf(reading));
-    });
-  }
+  await transact(pool, async (tx) => {
+    await appendFindings(tx, report.problems);
+    if (report.problems.length > 0) return;
+    for (const reading of proved) await appendAnchor(tx, reading.lane.lane_id, markOf(reading));
+    // What the monitor shouted about is over only when everything was read anew and is sound.
+    if (options.resume !== true) await clearFindings(tx, begun);
+  });
   return resultOf(readings, report);
 }
 
@@ -55,7 +69,7 @@ export async function verifyBooks(tx: Queryable): Promise<Verification> {
   const readings: LaneReading[] = [];
   for (const lane of await readLanes(tx)) {
     const reading = await startLane(tx, lane, null, report);
-    await advanceLane(tx, reading, report, Number.POSITIVE_INFINITY);
+    await advanceLane(tx, reading, report, { most_rows: Number.POSITIVE_INFINITY });
     await closeLane(tx, reading, lane, report, true);
     readings.push(reading);
   }
@@ -69,12 +83,16 @@ async function verifyLane(
   lane: LaneRow,
   from: Mark | null,
   report: Report,
-  { chunk_rows = CHUNK_ROWS, onChunk = () => {} }: VerifyOptions,
+  { chunk_rows = CHUNK_ROWS, stretch_rows, onChunk }: VerifyOptions,
 ): Promise<LaneReading> {
+  const stretch = stretch_rows === undefined ? {} : { stretch_rows };
   const reading = await inSnapshot(pool, (tx) => startLane(tx, lane, from, report));
   for (;;) {
+    const begun = performance.now();
     const reached = await inSnapshot(pool, async (tx) => {
-      const end = await advanceLane(tx, reading, report, chunk_rows);
+      // Past the head that stood at the beginning one transaction takes the rest, or it would run after new batches for ever.
+      const most_rows = reading.sequence >= lane.sequence ? Number.POSITIVE_INFINITY : chunk_rows;
+      const end = await advanceLane(tx, reading, report, { most_rows, ...stretch });
       if (end) await closeLane(tx, reading, await readLane(tx, lane.lane_id), report, true);
       return end;
     });
@@ -82,7 +100,7 @@ async function verifyLane(
     if (report.problems.length === 0) {
       await transact(pool, (tx) => saveMark(tx, "full", lane.lane_id, markOf(reading)));
     }
-    onChunk();
+    await onChunk?.(performance.now() - begun);
     if (reached) return reading;
   }
 }
@@ -91,6 +109,7 @@ function inSnapshot<T>(pool: Pool, work: (tx: Queryable) => Promise<T>): Promise
   return snapshot(pool, async (tx) => {
     // One statement may read more than any request of a merchant would.
     await tx.query("set local statement_timeout = '10min'");
+    await preferIndexes(tx);
     return await work(tx);
   });
 }

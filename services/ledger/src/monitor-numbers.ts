@@ -1,0 +1,55 @@
+// What the monitor tells Prometheus: each invariant by name, how far the checks are, what the clearing accounts hold.
+
+import { Gauge } from "@cauri/rpc/metrics";
+import type { LaneLag } from "./monitor-store.ts";
+import type { ClearingRow } from "./trial-store.ts";
+import type { Invariant } from "./verify-lane.ts";
+
+const ok = new Gauge({
+  name: "cauri_ledger_invariant_ok",
+  help: "1 while no finding against the invariant stands; a sound verification from the beginning takes findings away.",
+  labelNames: ["invariant"],
+});
+const checked = new Gauge({
+  name: "cauri_ledger_checked_batch",
+  help: "Number of the last batch of the lane that the monitor has checked.",
+  labelNames: ["lane"],
+});
+const behind = new Gauge({
+  name: "cauri_ledger_check_lag_batches",
+  help: "Batches of the lane that the monitor has not checked yet.",
+  labelNames: ["lane"],
+});
+const lag = new Gauge({
+  name: "cauri_ledger_check_lag_seconds",
+  help: "Age of the oldest batch of the lane that the monitor has not checked yet.",
+  labelNames: ["lane"],
+});
+const open = new Gauge({
+  name: "cauri_ledger_clearing_accounts",
+  help: "Accounts that should be empty and are not (suspense, interplatform, receivable), by book.",
+  labelNames: ["book"],
+});
+const oldest = new Gauge({
+  name: "cauri_ledger_clearing_oldest_timestamp_seconds",
+  help: "When the oldest open item of a clearing account was recorded, by book; 0 when there is none.",
+  labelNames: ["book"],
+});
+
+export function tellBooks(
+  invariants: ReadonlyMap<Invariant, boolean>,
+  lags: readonly LaneLag[],
+  clearing: readonly ClearingRow[],
+): void {
+  for (const [invariant, holds] of invariants) ok.set({ invariant }, holds ? 1 : 0);
+  for (const { lane, checked: sequence, behind: batches, behind_s } of lags) {
+    checked.set({ lane }, Number(sequence));
+    behind.set({ lane }, Number(batches));
+    lag.set({ lane }, behind_s);
+  }
+  for (const book of ["live", "test"] as const) {
+    const rows = clearing.filter((row) => row.book === book);
+    open.set({ book }, rows.length);
+    oldest.set({ book }, (rows[0]?.oldest_recorded_at.getTime() ?? 0) / 1000);
+  }
+}

@@ -1,0 +1,136 @@
+// The monitor: checks the invariants on what is new all the time and in full once a day, tells Prometheus and the log what
+// it finds, and never stops the ledger by itself (docs/decisions/0046).
+
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Log } from "@cauri/rpc/log";
+import { type Pool, snapshot, transact } from "@cauri/store/pool";
+import { type Loop, startLoop } from "@cauri/store/sweeper";
+import { tellBooks } from "./monitor-numbers.ts";
+import { beginVerification, endVerification, type LaneLag, readBrokenSums, readLags } from "./monitor-store.ts";
+import { readClearing } from "./trial-store.ts";
+import { verify } from "./verify.ts";
+import { advanceLane, closeLane, INVARIANTS, type Invariant, markOf, type Report, startLane } from "./verify-lane.ts";
+import { appendFindings, type Finding, readFindings, readMarks, saveMark } from "./verify-mark-store.ts";
+import { type LaneRow, preferIndexes, readLane, readLanes, summarizePast } from "./verify-store.ts";
+
+/** New batches are checked within this time while the ledger is not under its heaviest load. */
+const NEW_EVERY_MS = 10_000;
+/** Asks whether the full check is due; one of all replicas does it. */
+const FULL_EVERY_MS = 300_000;
+/** Rows read at a time: at most some ten milliseconds between two chances of a caller's batch. */
+const STRETCH_ROWS = 500;
+const CHUNK_ROWS = 10_000;
+/** Listed and counted; far more than a house that looks at them ever has. */
+const MOST_CLEARING = 200;
+
+export type Monitor = {
+  /** Sentences about what is broken now, for the detail of readiness. */
+  notices(): readonly string[];
+  stop(): Promise<void>;
+};
+
+export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
+  let broken: readonly Finding[] = [];
+  const stopped = new AbortController();
+  const newBatches = async () => {
+    const found = await checkNew(pool, stopped.signal);
+    shout(log, found);
+    broken = await readFindings(pool);
+    await tell(pool, broken);
+  };
+  const whole = async () => {
+    await checkWhole(pool, log, stopped.signal);
+  };
+  const loops: Loop[] = [
+    startLoop({ name: "monitor", every_ms: NEW_EVERY_MS, work: newBatches, log }),
+    startLoop({ name: "full verification", every_ms: FULL_EVERY_MS, work: whole, log }),
+  ];
+  return {
+    notices: () => broken.map(({ invariant, sentence }) => `ledger invariant ${invariant} is broken: ${sentence}`),
+    async stop() {
+      stopped.abort();
+      await Promise.all(loops.map((loop) => loop.stop()));
+    },
+  };
+}
+
+/** Checks what the lanes recorded since their marks; returns the findings that nobody had yet. */
+export async function checkNew(pool: Pool, signal?: AbortSignal): Promise<Finding[]> {
+  await summarizePast(pool);
+  const found: Finding[] = [];
+  const sums: Report = { problems: await readBrokenSums(pool), first_bad_batch: null };
+  found.push(...(await appendFindings(pool, sums.problems)));
+  for (const lane of await readLanes(pool)) {
+    while (signal?.aborted !== true) {
+      const begun = performance.now();
+      const report: Report = { problems: [], first_bad_batch: null };
+      const reached = await checkLane(pool, lane, report);
+      // A finding is kept although the mark moves on: what comes after a broken batch is checked as well.
+      found.push(...(await appendFindings(pool, report.problems)));
+      if (reached) break;
+      await rest(performance.now() - begun, signal);
+    }
+  }
+  return found;
+}
+
+/** True when the head that stood when the round began was reached: what comes later is for the next round. */
+async function checkLane(pool: Pool, { lane_id, sequence }: LaneRow, report: Report): Promise<boolean> {
+  const mark = (await readMarks(pool, "monitor")).get(lane_id) ?? null;
+  if (sequence <= (mark?.sequence ?? 0n)) return true;
+  const reading = await snapshot(pool, async (tx) => {
+    const lane = await readLane(tx, lane_id);
+    await preferIndexes(tx);
+    const reading = await startLane(tx, lane, mark, report);
+    const at_head = await advanceLane(tx, reading, report, { most_rows: CHUNK_ROWS, stretch_rows: STRETCH_ROWS });
+    if (at_head) await closeLane(tx, reading, lane, report, false);
+    return reading;
+  });
+  await transact(pool, (tx) => saveMark(tx, "monitor", lane_id, markOf(reading)));
+  return reading.sequence >= sequence;
+}
+
+/** Once a day, by one of all replicas; returns false where it is not due. */
+export async function checkWhole(pool: Pool, log: Log, signal?: AbortSignal): Promise<boolean> {
+  const begun = await beginVerification(pool);
+  if (begun === null) return false;
+  const { verification_id, resume } = begun;
+  const { transfers, problems, heads } = await verify(pool, {
+    ...{ resume, chunk_rows: CHUNK_ROWS, stretch_rows: STRETCH_ROWS },
+    onChunk: async (spent_ms) => {
+      await rest(spent_ms, signal);
+      // The row stays open, and the next one goes on from the marks.
+      if (signal?.aborted === true) throw new Error("the full verification was cut off by the drain");
+    },
+  });
+  await endVerification(pool, verification_id, transfers, problems.length);
+  shout(log, problems);
+  if (problems.length === 0) {
+    // Outside of the database, where no one who could forge the books can change it.
+    log.info(
+      { transfers: String(transfers), heads: heads.map((head) => ({ ...head, sequence: String(head.sequence) })) },
+      "the books hold",
+    );
+  }
+  return true;
+}
+
+function shout(log: Log, findings: readonly Finding[]): void {
+  for (const { invariant, sentence } of findings) {
+    log.error({ invariant, sentence }, `ledger invariant ${invariant} is broken: ${sentence}`);
+  }
+}
+
+async function tell(pool: Pool, broken: readonly Finding[]): Promise<void> {
+  const names = new Set(broken.map(({ invariant }) => invariant));
+  const invariants = new Map<Invariant, boolean>(INVARIANTS.map((invariant) => [invariant, !names.has(invariant)]));
+  const lags: readonly LaneLag[] = await readLags(pool);
+  const clearing = await readClearing(pool, { asset_id: null, book: null }, MOST_CLEARING);
+  tellBooks(invariants, lags, clearing);
+}
+
+/** As long as the work took: the monitor never takes more than half of a processor, however far behind it is. */
+async function rest(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return;
+  await sleep(ms, undefined, { signal, ref: false }).catch(() => {});
+}
