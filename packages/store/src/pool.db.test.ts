@@ -194,3 +194,15 @@ test("array literals: come back as they were, whatever is in them", async () => 
     { numRuns: 60 },
   );
 });
+
+test("transact: what stood behind a failed statement in its pipeline can be prepared later", async () => {
+  const behind = { name: "behind", text: "select $1::integer as n" };
+  const one = openPool({ url: db.url, name: "one", max: 1 });
+  const failing = transact(one, async (tx) => {
+    void tx.prepared({ name: "wrong", text: "select 1 / $1::integer" }, [0]);
+    return await tx.prepared(behind, [1]);
+  });
+  await assert.rejects(failing, /division by zero/);
+  assert.deepEqual((await transact(one, (tx) => tx.prepared(behind, [2]))).rows, [{ n: 2 }]);
+  await one.end();
+});

@@ -138,6 +138,7 @@ async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T
   const after: (() => void)[] = [];
   const sent: Promise<unknown>[] = [];
   const send = (statement: string | Prepared, values?: readonly unknown[]) => {
+    if (typeof statement !== "string") prepares = true;
     // A copy: the driver writes the values into the object that it is given.
     const answer = client.query(typeof statement === "string" ? statement : { ...statement }, values as unknown[]);
     // The error of a statement that nobody awaits is found below; here it only must not count as unhandled.
@@ -146,6 +147,7 @@ async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T
     return answer;
   };
   let broken: Error | undefined;
+  let prepares = false;
   try {
     send(begin);
     let result: T;
@@ -162,6 +164,9 @@ async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T
     for (const run of after) run();
     return result;
   } catch (error) {
+    // What stood in the pipeline behind a failed statement was never parsed, but the driver counts it as prepared: every
+    // later use of its name on this connection would fail. So the connection goes with the failure.
+    if (prepares) broken ??= await failureOf(sent);
     return rethrowMarked(error);
   } finally {
     // The pool itself drops a connection that broke; one that could not even roll back is dropped here.
@@ -191,6 +196,13 @@ async function firstFault(error: unknown, sent: readonly Promise<unknown>[]): Pr
     if (answer.status === "rejected" && codeOf(answer.reason) !== ABORTED) return answer.reason;
   }
   return error;
+}
+
+/** The error of the first statement that the database refused; none where the work itself gave up. */
+async function failureOf(sent: readonly Promise<unknown>[]): Promise<Error | undefined> {
+  const answers = await Promise.allSettled(sent);
+  const failed = answers.find((answer) => answer.status === "rejected");
+  return failed === undefined ? undefined : failed.reason;
 }
 
 function ignore(): void {}
