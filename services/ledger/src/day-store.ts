@@ -1,6 +1,8 @@
 // The sums of days by effective time: takes over what the lanes recorded since the mark, a stretch of batches at a time.
 
+import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import { type Pool, type Queryable, transact } from "@cauri/store/pool";
+import type { Balances } from "./books.ts";
 import { eachSum } from "./past-store.ts";
 import { preferIndexes, summarizePast } from "./verify-store.ts";
 
@@ -45,10 +47,17 @@ async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
   // At least one batch, however large it is.
   const end = ends.rows.findLast((row, index) => index === 0 || row.seen <= STRETCH_TRANSFERS);
   if (end === undefined) return false;
-  const stretch = [lane_id, mark.upto, end.recorded_at];
-  await tx.query(DISPLACED, stretch);
-  await tx.query(OPEN_DAYS, stretch);
-  await tx.query(ADD_TO_DAYS, stretch);
+  const moved = await tx.query<Moved>(TAKE_STRETCH, [lane_id, mark.upto, end.recorded_at]);
+  const days = [
+    pgNumArray(moved.rows.map((row) => row.account_id)),
+    pgTextArray(moved.rows.map((row) => row.day)),
+    pgNumArray(moved.rows.map((row) => row.debits_pending)),
+    pgNumArray(moved.rows.map((row) => row.debits_posted)),
+    pgNumArray(moved.rows.map((row) => row.credits_pending)),
+    pgNumArray(moved.rows.map((row) => row.credits_posted)),
+  ];
+  await tx.query(OPEN_DAYS, days.slice(0, 2));
+  await tx.query(ADD_TO_DAYS, days);
   const { sequence, recorded_at } = end;
   await tx.query("update day_marks set sequence = $2, recorded_at = $3::timestamptz where lane_id = $1", [
     ...[lane_id, sequence, recorded_at],
@@ -56,24 +65,29 @@ async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
   return true;
 }
 
-const STRETCH = "m.lane_id = $1 and m.recorded_at > $2::timestamptz and m.recorded_at <= $3::timestamptz";
+type Moved = Balances & { readonly account_id: bigint; readonly day: string };
 
-const DISPLACED = `insert into displaced_movements (account_id, effective_at, recorded_at, position)
-  select account_id, effective_at, recorded_at, position from movements m where ${STRETCH} and effective_at is not null`;
-
-const MOVED = `select account_id, (coalesce(effective_at, recorded_at) at time zone 'UTC')::date as day,
-    ${eachSum("sum(%) as %")}
-  from movements m where ${STRETCH} group by 1, 2`;
+/** The movements of the stretch, read once: those with a time of their own are listed, all are summed by account and day. */
+const TAKE_STRETCH = `with stretch as materialized (
+    select account_id, coalesce(effective_at, recorded_at) as at, effective_at, recorded_at, position, ${eachSum("%")}
+    from movements where lane_id = $1 and recorded_at > $2::timestamptz and recorded_at <= $3::timestamptz),
+  displaced as (insert into displaced_movements (account_id, effective_at, recorded_at, position)
+    select account_id, effective_at, recorded_at, position from stretch where effective_at is not null)
+  select account_id, (at at time zone 'UTC')::date::text as day, ${eachSum("sum(%)::bigint as %")}
+  from stretch group by 1, 2`;
 
 /** A day begins with what the last day before it has. */
 const OPEN_DAYS = `insert into day_balances (account_id, day, ${eachSum("%")})
-  select n.account_id, n.day, ${eachSum("coalesce(last.%, 0)")} from (${MOVED}) n
+  select n.account_id, n.day, ${eachSum("coalesce(last.%, 0)")}
+  from unnest($1::bigint[], $2::date[]) as n (account_id, day)
   left join lateral (select ${eachSum("b.%")} from day_balances b
     where b.account_id = n.account_id and b.day < n.day order by b.day desc limit 1) last on true
   on conflict do nothing`;
 
 /** A movement counts in its day and in every later one: a late one finds the days after its own already there. */
 const ADD_TO_DAYS = `update day_balances b set ${eachSum("% = b.% + moved.%")}
-  from (select d.account_id, d.day, ${eachSum("sum(n.%)::bigint as %")} from (${MOVED}) n
+  from (select d.account_id, d.day, ${eachSum("sum(n.%)::bigint as %")}
+    from unnest($1::bigint[], $2::date[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+      as n (account_id, day, ${eachSum("%")})
     join day_balances d on d.account_id = n.account_id and d.day >= n.day group by 1, 2) moved
   where b.account_id = moved.account_id and b.day = moved.day`;
