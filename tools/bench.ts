@@ -1,6 +1,7 @@
 // `npm run bench [-- name options]`: measures one thing on a fresh house and prints what it was measured on. Without a
 // name it tells which benches there are.
 
+import { benchLedger } from "./bench-ledger.ts";
 import { benchPayments } from "./bench-payments.ts";
 import { benchStart } from "./bench-start.ts";
 import { runCommand, Sentence } from "./sentence.ts";
@@ -8,6 +9,7 @@ import { runCommand, Sentence } from "./sentence.ts";
 type Bench = { readonly what: string; readonly run: (args: readonly string[]) => Promise<void> };
 
 const BENCHES: Readonly<Record<string, Bench>> = {
+  ledger: { what: "transfers per second of the ledger's engine, and by gRPC", run: benchLedger },
   payments: { what: "POST /v1/payments, closed loop, 64 connections", run: benchPayments },
   start: { what: "warm start of the whole house, and its memory", run: benchStart },
 };

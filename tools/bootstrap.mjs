@@ -34,6 +34,7 @@ const COMMANDS = {
   check: "tools/check.ts",
   reset: "tools/reset.ts",
   bench: "tools/bench.ts",
+  prove: "tools/prove.ts",
   generate: "gateway/src/openapi-write.ts",
 };
 

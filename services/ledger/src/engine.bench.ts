@@ -1,122 +1,230 @@
-// Transfers per second of the engine's own function: 64 callers, one transfer each, on many accounts and on one.
-// Run: node services/ledger/src/engine.bench.ts [seconds]. It starts a PostgreSQL of its own, with fsync on.
+// `npm run bench ledger [-- seconds]`: transfers per second by every road into the engine, and beside them one stored
+// procedure per transfer and an empty RPC. It starts a PostgreSQL of its own, with fsync on.
 
+import { fork } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { cpus, tmpdir } from "node:os";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock } from "@cauri/money/clock";
-import { newId, uuidOf } from "@cauri/money/ids";
+import { isRefusal, type Refusal } from "@cauri/money/refusal";
+import { type Group, LedgerServiceClient, type PostRequest } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
+import { connectClient } from "@cauri/rpc/client";
 import { migrateRoom, roomUrl } from "@cauri/store/migrate";
-import { openPool } from "@cauri/store/pool";
+import { openPool, type Pool } from "@cauri/store/pool";
 import { openAccounts } from "./account-store.ts";
-import type { GroupOrder } from "./books.ts";
+import { EchoClient, FLOAT, groupOf, messageOf, TOKEN } from "./bench-rpc.bench.ts";
 import { type Engine, startEngine } from "./engine.ts";
 import { verify } from "./verify.ts";
 
 const ACCOUNTS = 10_000;
 const CALLERS = 64;
+const BATCH = 1_000;
+const BATCH_CALLERS = 4;
 const SECONDS = Number(process.argv[2] ?? "8");
-const FLOAT = "float:plt_bench";
+/** As many as a service's pool would have: each transfer is a transaction of its own there. */
+const PROCEDURE_CONNECTIONS = 16;
 
 type Server = { readonly url: string; readonly pid: number; stop(): Promise<unknown> };
-type Tools = { startPostgres(options: { home: string; password: string; log_file: string }): Promise<Server> };
+type Tools = {
+  startPostgres(options: { home: string; password: string; log_file: string }): Promise<Server>;
+  machine(): string;
+  cpuOf(processes: Readonly<Record<string, number>>): Record<string, number>;
+  percentile(sorted: readonly number[], share: number): number;
+};
+type Place = { readonly admin: Pool; readonly processes: Readonly<Record<string, number>> };
+type Work = (debit: string, credit: string) => Promise<number>;
 
-// By path and at run time: services import no tools, and only this bench, run by hand, needs one.
-const { startPostgres } = (await import(join(import.meta.dirname, "../../../tools/postgres.ts"))) as Tools;
+// By path and at run time: services import no tools, and only this bench, run by hand, needs them.
+const tools = join(import.meta.dirname, "../../../tools");
+const { startPostgres } = (await import(join(tools, "postgres.ts"))) as Tools;
+const { machine, cpuOf, percentile } = (await import(join(tools, "measure.ts"))) as Tools;
+
+const codes = Array.from({ length: ACCOUNTS }, (_, index) => `merchant:acct_${index}:plt_bench`);
+const hot = codes.slice(0, 1);
 const home = mkdtempSync(join(tmpdir(), "cauri-bench-"));
 const server = await startPostgres({ home: join(home, "postgres"), password: "bench", log_file: join(home, "log") });
 try {
-  const dirs = [join(import.meta.dirname, "../migrations")];
-  await migrateRoom({ admin_url: server.url, room: "ledger", dirs, password: "bench" });
-  const pool = openPool({ url: roomUrl(server.url, "ledger", "bench"), name: "bench" });
-  const codes = Array.from({ length: ACCOUNTS }, (_, index) => `merchant:acct_${index}:plt_bench`);
-  const names = [FLOAT, ...codes].map((code) => ({ code, asset_id: "ast_xof", book: "live" as const }));
-  await openAccounts(pool, names);
-  const engine = startEngine({ pool });
-  say(`${cpus().length} x ${cpus()[0]?.model}, PostgreSQL 18 with fsync, ${CALLERS} callers, ${SECONDS} s each`);
-  await fund(engine, codes);
-  await run("warm-up", engine, codes);
-  await run("cold accounts", engine, codes);
-  await run("one hot account", engine, codes.slice(0, 1));
-  await run("cold accounts", engine, codes);
-  await run("one hot account", engine, codes.slice(0, 1));
-  const begun = performance.now();
-  const found = await verify(pool);
-  const seconds = ((performance.now() - begun) / 1000).toFixed(1);
-  say(`verify: ${found.transfers} transfers in ${seconds} s, ${found.problems.length} problems`);
-  for (const { sentence } of found.problems.slice(0, 5)) say(sentence);
-  await pool.end();
+  await bench();
 } finally {
   await server.stop();
   rmSync(home, { recursive: true, force: true });
 }
 
-async function fund(engine: Engine, codes: readonly string[]): Promise<void> {
-  await Promise.all(codes.map((code) => engine.post([transfer(FLOAT, code, 1_000_000_000n)])));
-}
-
-/** Between merchants; the hot account is one side of every transfer. */
-async function run(name: string, engine: Engine, from: readonly string[]): Promise<void> {
-  const to = Array.from({ length: ACCOUNTS }, (_, index) => `merchant:acct_${index}:plt_bench`);
-  const latencies: number[] = [];
-  const begun = performance.now();
-  const cpu = process.cpuUsage();
-  const cpuThere = postgresMicros();
-  const end = begun + SECONDS * 1000;
-  const caller = async () => {
-    for (let started = performance.now(); started < end; started = performance.now()) {
-      const debit = pick(from);
-      const credit = pick(to);
-      if (debit === credit) continue;
-      const [answer] = await engine.post([transfer(debit, credit, 1n)]);
-      if (!answer?.accepted) throw new Error(`refused: ${answer?.transfers[0]?.result}`);
-      latencies.push(performance.now() - started);
-    }
-  };
-  await Promise.all(Array.from({ length: CALLERS }, caller));
-  const seconds = (performance.now() - begun) / 1000;
-  const used = process.cpuUsage(cpu);
-  latencies.sort((a, b) => a - b);
-  const at = (share: number) => (latencies[Math.floor(latencies.length * share)] ?? 0).toFixed(1);
-  const rate = Math.round(latencies.length / seconds);
-  const here = ((used.user + used.system) / latencies.length).toFixed(0);
-  const there = ((postgresMicros() - cpuThere) / latencies.length).toFixed(0);
-  say(
-    `${name}: ${rate}/s, p50 ${at(0.5)} p95 ${at(0.95)} p99 ${at(0.99)} ms, CPU per transfer ${here} us here, ${there} us in PostgreSQL`,
+async function bench(): Promise<void> {
+  const dirs = [join(import.meta.dirname, "../migrations")];
+  await migrateRoom({ admin_url: server.url, room: "ledger", dirs, password: "bench" });
+  const url = roomUrl(server.url, "ledger", "bench");
+  const pool = openPool({ url, name: "bench", max: PROCEDURE_CONNECTIONS });
+  const admin = openPool({ url: server.url, name: "bench admin", max: 1 });
+  await openAccounts(
+    pool,
+    [FLOAT, ...codes].map((code) => ({ code, asset_id: "ast_xof", book: "live" as const })),
   );
+  const place: Place = { admin, processes: { bench: process.pid, postgres: server.pid } };
+  say(`${machine()}, PostgreSQL 18 with fsync, ${ACCOUNTS} accounts, ${SECONDS} s each`);
+  const engine = startEngine({ pool });
+  await fund(engine);
+  await benchEngine(place, engine);
+  await benchProcedure(place, pool, engine);
+  await benchRpc(place, url);
+  const { rows } = await admin.query<{ updates: bigint; hot: bigint }>(
+    "select n_tup_upd as updates, n_tup_hot_upd as hot from pg_stat_user_tables where relname = 'accounts'",
+  );
+  say(`updates of accounts that stayed on their page (HOT): ${rows[0]?.hot} of ${rows[0]?.updates}`);
+  const found = await verify(pool);
+  say(`verify: ${found.transfers} transfers, ${found.problems.length} problems`);
+  for (const { sentence } of found.problems.slice(0, 5)) say(sentence);
+  await pool.end();
+  await admin.end();
 }
 
-/** CPU of the server and all that it has started, in microseconds; Linux alone tells it. */
-function postgresMicros(): number {
-  let ticks = 0;
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      // The name in parentheses may hold spaces; after it come state, parent, and from the 12th on user and system time.
-      const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
-      if (pid !== String(server.pid) && fields[1] !== String(server.pid)) continue;
-      ticks += Number(fields[11]) + Number(fields[12]);
-    } catch {
-      // A process that ended between the two reads.
-    }
+async function fund(engine: Engine): Promise<void> {
+  for (let start = 0; start < ACCOUNTS; start += BATCH) {
+    await engine.post(codes.slice(start, start + BATCH).map((code) => groupOf(FLOAT, code, 1_000_000_000n)));
   }
-  return ticks * 10_000;
 }
 
-function pick(codes: readonly string[]): string {
-  return codes[randomInt(codes.length)] ?? "";
+/** Pairs in one run, because a shared machine is not the same from one minute to the next. */
+async function benchEngine(place: Place, engine: Engine): Promise<void> {
+  const work = onEngine(engine);
+  await run(place, "warm-up", CALLERS, codes, work);
+  const ratios: number[] = [];
+  for (let pair = 0; pair < 2; pair += 1) {
+    const cold = await run(place, "engine, cold accounts", CALLERS, codes, work);
+    ratios.push((await run(place, "engine, one hot account", CALLERS, hot, work)) / cold);
+  }
+  say(`hot / cold: ${said(ratios)} (wanted: at least 0.9)`);
 }
 
-function transfer(debit_code: string, credit_code: string, amount: bigint): GroupOrder {
-  return {
-    ...{ asset_id: "ast_xof", book: "live", operation_id: "tr_01KAE8BENCH" },
-    transfers: [
-      {
-        ...{ id: uuidOf(newId("tr", systemClock())), kind: "post", debit_code, credit_code, amount },
-        ...{ hold_id: null, expires_ms: null, effective_ms: null },
-      },
-    ],
+function onEngine(engine: Engine): Work {
+  return async (debit, credit) => {
+    const [answer] = await engine.post([groupOf(debit, credit, 1n)]);
+    if (!answer?.accepted) throw new Error(`refused: ${answer?.transfers[0]?.result}`);
+    return 1;
   };
+}
+
+/** What most would write: lock both accounts in order, look, write transfer and entries, update; one commit each. */
+async function benchProcedure(place: Place, pool: Pool, engine: Engine): Promise<void> {
+  await place.admin.query(`
+    create table ledger.p_accounts (id text primary key, debits bigint not null, credits bigint not null) with (fillfactor = 50);
+    insert into ledger.p_accounts select code, 0, 1000000000 from ledger.accounts;
+    create table ledger.p_transfers (id uuid primary key, debit text not null, credit text not null, amount bigint not null,
+      at timestamptz not null);
+    create table ledger.p_entries (account text, at timestamptz, id uuid, debits bigint not null, credits bigint not null,
+      primary key (account, at, id));
+    create function ledger.p_transfer(key uuid, d text, c text, sum bigint) returns void language plpgsql as $$
+    declare now timestamptz; left_over bigint;
+    begin
+      perform from p_accounts a where a.id in (d, c) order by a.id for update;
+      now := clock_timestamp();
+      insert into p_transfers values (key, d, c, sum, now);
+      update p_accounts a set debits = debits + sum where a.id = d returning credits - debits into left_over;
+      if left_over < 0 then raise exception 'insufficient funds'; end if;
+      update p_accounts a set credits = credits + sum where a.id = c;
+      insert into p_entries select a.id, now, key, a.debits, a.credits from p_accounts a where a.id in (d, c);
+    end $$;
+    grant select, insert, update on ledger.p_accounts, ledger.p_transfers, ledger.p_entries to cauri_ledger;
+    analyze ledger.p_accounts`);
+  const text = "select p_transfer($1, $2, $3, 1)";
+  const work: Work = async (debit, credit) => {
+    const id = groupOf(debit, credit, 1n).transfers[0]?.id;
+    await pool.query({ name: "p_transfer", text, values: [id, debit, credit] });
+    return 1;
+  };
+  await run(place, "stored procedure, one hot account", CALLERS, hot, work);
+  const ratios: number[] = [];
+  for (let pair = 0; pair < 2; pair += 1) {
+    const procedure = await run(place, "stored procedure, cold accounts", CALLERS, codes, work);
+    ratios.push((await run(place, "engine, cold accounts", CALLERS, codes, onEngine(engine))) / procedure);
+  }
+  say(`engine / one stored procedure per transfer: ${said(ratios)} (wanted: at least 5)`);
+}
+
+async function benchRpc(place: Place, url: string): Promise<void> {
+  const child = fork(join(import.meta.dirname, "bench-rpc.bench.ts"), [url]);
+  try {
+    const [{ port }] = (await once(child, "message")) as [{ port: number }];
+    const options = { address: `127.0.0.1:${port}`, token: TOKEN };
+    const [ledger, echo] = [connectClient(LedgerServiceClient, options), connectClient(EchoClient, options)];
+    const there = { ...place, processes: { ...place.processes, ledger: child.pid ?? 0 } };
+    const unary =
+      (client: typeof ledger | typeof echo): Work =>
+      (debit, credit) =>
+        postAll(client, [messageOf(debit, credit)]);
+    await run(there, "warm-up over gRPC", CALLERS, codes, unary(ledger));
+    const ratios: number[] = [];
+    for (let pair = 0; pair < 2; pair += 1) {
+      const empty = await run(there, "empty echo over unary gRPC", CALLERS, codes, unary(echo));
+      ratios.push((await run(there, "Post of one over unary gRPC", CALLERS, codes, unary(ledger))) / empty);
+    }
+    say(`Post / echo: ${said(ratios)} (wanted: at least 0.8)`);
+    const batch: Work = () =>
+      postAll(
+        ledger,
+        Array.from({ length: BATCH }, () => messageOf(...pairOf(codes))),
+      );
+    await run(there, `Post of ${BATCH} over gRPC`, BATCH_CALLERS, codes, batch);
+    ledger.closeChannel();
+    echo.closeChannel();
+  } finally {
+    child.kill("SIGKILL");
+  }
+}
+
+type Poster = { post(request: PostRequest): Promise<{ groups: { accepted: boolean }[] } | Refusal> };
+
+async function postAll(client: Poster, groups: Group[]): Promise<number> {
+  const response = await client.post({ groups });
+  if (isRefusal(response)) throw new Error(response.message);
+  if (!response.groups.every((group) => group.accepted)) throw new Error("refused");
+  return groups.length;
+}
+
+/** Runs the callers for the time of a measurement, prints one line and returns transfers per second. */
+async function run(place: Place, name: string, callers: number, from: readonly string[], work: Work): Promise<number> {
+  const latencies: number[] = [];
+  const cpu = cpuOf(place.processes);
+  const wal = await walBytes(place.admin);
+  const begun = performance.now();
+  let transfers = 0;
+  const caller = async () => {
+    for (let at = performance.now(); at < begun + SECONDS * 1000; at = performance.now()) {
+      const done = await work(...pairOf(from));
+      transfers += done;
+      latencies.push(performance.now() - at);
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  const rate = (transfers / (performance.now() - begun)) * 1000;
+  latencies.sort((a, b) => a - b);
+  const [p50, p95, p99] = [0.5, 0.95, 0.99].map((share) => percentile(latencies, share).toFixed(1));
+  const after = cpuOf(place.processes);
+  const micros = Object.keys(after).map(
+    (of) => `${of} ${((((after[of] ?? 0) - (cpu[of] ?? 0)) * 1000) / transfers).toFixed(0)}`,
+  );
+  const bytes = Number((await walBytes(place.admin)) - wal) / transfers;
+  say(
+    `${name}: ${rate.toFixed(0)}/s, p50 ${p50} p95 ${p95} p99 ${p99} ms; CPU us per transfer: ${micros.join(", ")}; WAL ${bytes.toFixed(0)} B`,
+  );
+  return rate;
+}
+
+async function walBytes(admin: Pool): Promise<bigint> {
+  const text = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as bytes";
+  return (await admin.query<{ bytes: bigint }>(text)).rows[0]?.bytes ?? 0n;
+}
+
+/** Between two merchants; of a hot account, that one is debited in every transfer. */
+function pairOf(from: readonly string[]): [debit: string, credit: string] {
+  const debit = from[randomInt(from.length)] ?? "";
+  const credit = codes[randomInt(1, ACCOUNTS)] ?? "";
+  return debit === credit ? [debit, FLOAT] : [debit, credit];
+}
+
+function said(ratios: readonly number[]): string {
+  return ratios.map((ratio) => ratio.toFixed(2)).join(", ");
 }
 
 function say(line: string): void {

@@ -41,8 +41,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an ended hold can be ended again",
     file: "decide.ts",
-    from: 'if (hold.state !== "held") return { result: `hold_already_${hold.state}`, fields };',
-    to: "",
+    from: 'if (hold.state !== "held") return',
+    to: "if (amount < 0n) return",
   },
   {
     name: "the rest of a captured hold stays set aside",
