@@ -23,6 +23,9 @@ const EXAMPLE_CODE = "merchant:acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW:plt_mtn_ci";
 const BOOKS = { live: Book.LIVE, test: Book.TEST } as const;
 const BASES = { recorded: TimeBasis.RECORDED, effective: TimeBasis.EFFECTIVE } as const;
 
+/** As long as the RPC itself may take: it reads every account. */
+const TRIAL_TIMEOUT_MS = 60_000;
+
 type AccountOptions = { asset: string; mode: keyof typeof BOOKS };
 type PastOptions = { at?: Timestamp; by?: keyof typeof BASES };
 type PageOptions = { limit?: number; cursor?: string };
@@ -141,7 +144,8 @@ function trialBalance(): Command {
     "ledger trial-balance --asset ast_xof --mode live --at 2026-11-30T23:59:59.999Z --by effective",
     (made) => past(laned(made)),
     async ({ options, door }) => {
-      const answer = await door(BooksService).getTrialBalance({ ...laneOf(options), ...pastOf(options) });
+      const asked = { ...laneOf(options), ...pastOf(options) };
+      const answer = await door(BooksService).getTrialBalance(asked, { timeoutMs: TRIAL_TIMEOUT_MS });
       const json = jsonOf(TrialBalanceSchema, answer);
       const lanes = rowsOf(json).map((lane) =>
         [

@@ -22,9 +22,14 @@ function verify(): Command {
       const asked = { resume: options.resume === true };
       const found = await door(LedgerService).verify(asked, { timeoutMs: VERIFY_TIMEOUT_MS });
       const read = `${found.transfers} transfers, ${found.entries} entries and ${found.batches} batches were read`;
+      const first = found.firstBadBatch;
       const people = found.ok
         ? `The books hold: ${read}.`
-        : [`The books do NOT hold (${read}):`, ...found.problems.map((problem) => `- ${problem}`)].join("\n");
+        : [
+            `The books do NOT hold (${read}):`,
+            ...(first === undefined ? [] : [`First bad: ${first}.`]),
+            ...found.problems.map((problem) => `- ${problem}`),
+          ].join("\n");
       return { json: jsonOf(VerifyResponseSchema, found), people, exit: found.ok ? 0 : 1 };
     },
   );

@@ -25,6 +25,10 @@ const lag = new Gauge({
   help: "Age of the oldest batch of the lane that the monitor has not checked yet.",
   labelNames: ["lane"],
 });
+const sound = new Gauge({
+  name: "cauri_ledger_last_sound_verification_timestamp_seconds",
+  help: "When the last daily verification began that found the books sound; 0 before the first.",
+});
 const open = new Gauge({
   name: "cauri_ledger_clearing_accounts",
   help: "Accounts that should be empty and are not (suspense, interplatform, receivable), by book.",
@@ -40,7 +44,9 @@ export function tellBooks(
   invariants: ReadonlyMap<Invariant, boolean>,
   lags: readonly LaneLag[],
   clearing: readonly ClearingRow[],
+  last_sound: Date | null,
 ): void {
+  sound.set((last_sound?.getTime() ?? 0) / 1000);
   for (const [invariant, holds] of invariants) ok.set({ invariant }, holds ? 1 : 0);
   for (const { lane, checked: sequence, behind: batches, behind_s } of lags) {
     checked.set({ lane }, Number(sequence));

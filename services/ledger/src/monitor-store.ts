@@ -65,6 +65,13 @@ export async function readLags(tx: Queryable): Promise<LaneLag[]> {
   }));
 }
 
+/** When the last full verification began that found nothing; null before the first. */
+export async function readLastSound(tx: Queryable): Promise<Date | null> {
+  const text = "select max(began_at) as began_at from verifications where problems = 0";
+  const { rows } = await tx.query<{ began_at: Date | null }>(text);
+  return rows[0]?.began_at ?? null;
+}
+
 /** Null where one began within a day and ended, or still sets marks; one that was cut off is gone on with. */
 export async function beginVerification(pool: Pool): Promise<{ verification_id: bigint; resume: boolean } | null> {
   return await transact(pool, async (tx) => {

@@ -110,6 +110,7 @@ test("monitor: a broken invariant is a metric and a sentence beside readiness", 
     assert.match(text, /cauri_ledger_invariant_ok\{invariant="debits_equal_credits"\} 0/);
     assert.match(text, /cauri_ledger_invariant_ok\{invariant="chain"\} 1/);
     assert.match(text, /cauri_ledger_checked_batch\{lane="ast_xof\/live"\} 6/);
+    assert.match(text, /cauri_ledger_last_sound_verification_timestamp_seconds 1\d{9}/);
     assert.match(text, /cauri_ledger_check_lag_batches\{lane="ast_xof\/live"\} 0/);
   } finally {
     await monitor.stop();

@@ -6,7 +6,14 @@ import type { Log } from "@cauri/rpc/log";
 import { type Pool, snapshot, transact } from "@cauri/store/pool";
 import { type Loop, startLoop } from "@cauri/store/sweeper";
 import { tellBooks } from "./monitor-numbers.ts";
-import { beginVerification, endVerification, type LaneLag, readBrokenSums, readLags } from "./monitor-store.ts";
+import {
+  beginVerification,
+  endVerification,
+  type LaneLag,
+  readBrokenSums,
+  readLags,
+  readLastSound,
+} from "./monitor-store.ts";
 import { readClearing } from "./trial-store.ts";
 import { verify } from "./verify.ts";
 import { advanceLane, closeLane, INVARIANTS, type Invariant, markOf, type Report, startLane } from "./verify-lane.ts";
@@ -39,7 +46,10 @@ export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
     await tell(pool, broken);
   };
   const whole = async () => {
-    await checkWhole(pool, log, stopped.signal);
+    // Cut off by the drain it is no fault: the next one goes on from the marks.
+    await checkWhole(pool, log, stopped.signal).catch((error: unknown) => {
+      if (!stopped.signal.aborted) throw error;
+    });
   };
   const loops: Loop[] = [
     startLoop({ name: "monitor", every_ms: NEW_EVERY_MS, work: newBatches, log }),
@@ -126,7 +136,7 @@ async function tell(pool: Pool, broken: readonly Finding[]): Promise<void> {
   const invariants = new Map<Invariant, boolean>(INVARIANTS.map((invariant) => [invariant, !names.has(invariant)]));
   const lags: readonly LaneLag[] = await readLags(pool);
   const clearing = await readClearing(pool, { asset_id: null, book: null }, MOST_CLEARING);
-  tellBooks(invariants, lags, clearing);
+  tellBooks(invariants, lags, clearing, await readLastSound(pool));
 }
 
 /** As long as the work took: the monitor never takes more than half of a processor, however far behind it is. */
