@@ -206,3 +206,16 @@ test("transact: what stood behind a failed statement in its pipeline can be prep
   assert.deepEqual((await transact(one, (tx) => tx.prepared(behind, [2]))).rows, [{ n: 2 }]);
   await one.end();
 });
+
+test("transact: a migration that changes a prepared statement's columns is survived by every connection", async () => {
+  const owner = openPool({ url: db.admin_url, name: "owner", max: 1 });
+  const read = () =>
+    transact(db.pool, async (tx) => (await tx.query("select * from clocks where account = $1", ["none"])).rows);
+  for (let i = 0; i < 3; i += 1) {
+    await Promise.all(Array.from({ length: 8 }, read));
+    await owner.query(`alter table store.clocks add column spare_${i} integer`);
+  }
+  assert.deepEqual(await Promise.all(Array.from({ length: 8 }, read)), Array(8).fill([]));
+  await owner.query("alter table store.clocks drop column spare_0, drop column spare_1, drop column spare_2");
+  await owner.end();
+});

@@ -20,6 +20,11 @@ const MAX_ATTEMPTS = 5;
 const RETRY_BASE_MS = 5;
 /** serialization_failure and deadlock_detected: the other one won, nothing was done. */
 const CONFLICTS: readonly string[] = ["40001", "40P01"];
+const BEGIN = "begin";
+/** Its statements are not prepared: a page deep inside a filter wants a plan for its very values. */
+const BEGIN_SNAPSHOT = "begin isolation level repeatable read read only";
+/** A migration changed what a prepared statement gives back: the connection is dropped, and a new one plans anew. */
+const STALE_PLAN = "0A000";
 /** in_failed_sql_transaction: a statement before this one failed. */
 const ABORTED = "25P02";
 
@@ -89,9 +94,10 @@ export function openPool(options: { url: string; name: string; max?: number; log
 export async function transact<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await runOnce(pool, "begin", work);
+      return await runOnce(pool, BEGIN, work);
     } catch (error) {
-      if (attempt === MAX_ATTEMPTS || !CONFLICTS.includes(codeOf(error))) throw error;
+      const again = CONFLICTS.includes(codeOf(error)) || codeOf(error) === STALE_PLAN;
+      if (attempt === MAX_ATTEMPTS || !again) throw error;
       const pause_ms = RETRY_BASE_MS * 2 ** (attempt - 1) * (1 + Math.random());
       await new Promise((resolve) => setTimeout(resolve, pause_ms));
     }
@@ -100,7 +106,7 @@ export async function transact<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Pro
 
 /** Runs reads on one snapshot, so that a total and its page tell of the same moment. */
 export function snapshot<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
-  return runOnce(pool, "begin isolation level repeatable read read only", work);
+  return runOnce(pool, BEGIN_SNAPSHOT, work);
 }
 
 /** For tests: runs the work and takes everything back, so that nothing of it stays. */
@@ -108,7 +114,7 @@ export async function rolledBack<T>(pool: Pool, work: (tx: Tx) => Promise<T>): P
   const undo = new Error("rolled back on purpose");
   let result: T | undefined;
   try {
-    await runOnce(pool, "begin", async (tx) => {
+    await runOnce(pool, BEGIN, async (tx) => {
       result = await work(tx);
       throw undo;
     });
@@ -138,9 +144,10 @@ async function runOnce<T>(pool: Pool, begin: string, work: (tx: Tx) => Promise<T
   const after: (() => void)[] = [];
   const sent: Promise<unknown>[] = [];
   const send = (statement: string | Prepared, values?: readonly unknown[]) => {
-    if (typeof statement !== "string") prepares = true;
+    const named = begin === BEGIN && values !== undefined ? preparedOf(statement) : statement;
+    if (typeof named !== "string") prepares = true;
     // A copy: the driver writes the values into the object that it is given.
-    const answer = client.query(typeof statement === "string" ? statement : { ...statement }, values as unknown[]);
+    const answer = client.query(typeof named === "string" ? named : { ...named }, values as unknown[]);
     // The error of a statement that nobody awaits is found below; here it only must not count as unhandled.
     answer.catch(() => {});
     sent.push(answer);
@@ -203,6 +210,22 @@ async function failureOf(sent: readonly Promise<unknown>[]): Promise<Error | und
   const answers = await Promise.allSettled(sent);
   const failed = answers.find((answer) => answer.status === "rejected");
   return failed === undefined ? undefined : failed.reason;
+}
+
+const names = new Map<string, Prepared>();
+
+/**
+ * The statements of a transaction are parsed and planned once per connection, which is about a third of PostgreSQL's time
+ * for a payment. Their texts are constants of the stores, so the number of names is bounded.
+ */
+function preparedOf(statement: string | Prepared): Prepared {
+  if (typeof statement !== "string") return statement;
+  let named = names.get(statement);
+  if (named === undefined) {
+    named = { name: `t${names.size}`, text: statement };
+    names.set(statement, named);
+  }
+  return named;
 }
 
 function ignore(): void {}

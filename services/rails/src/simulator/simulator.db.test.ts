@@ -239,10 +239,10 @@ test("page: what has run out decides nothing; an unknown token has no page", asy
 });
 
 test("advance: drives what is open, and takes the place of what was scheduled", async () => {
-  const { order } = await run("00");
+  const { order } = await run("08");
   assert.equal(await room.simulator.advance(order.reference, "failed"), true);
   assert.deepEqual(await eventsOf(order), ["pending", "failed"]);
-  await moveClock(rails.pool, order.account, 60_000);
+  await moveClock(rails.pool, order.account, 120_000);
   assert.equal(await room.simulator.deliverDue(order.account), 0, "the scheduled success is forgotten");
   assert.equal(await room.simulator.advance(order.reference, "failed"), false, "no such arrow");
   assert.equal(await room.simulator.advance(order.reference, "success"), true);
