@@ -2,6 +2,7 @@
 
 import type { Queryable } from "@cauri/store/pool";
 import type { Book, HoldState, Remembered, TransferKind, TransferState } from "./books.ts";
+import { preferIndexes } from "./verify-store.ts";
 
 /** Transfers of an operation that are told: far more than any operation of the house has. */
 const MAX_OPERATION = 200;
@@ -55,6 +56,7 @@ export async function readTransfer(tx: Queryable, transfer_id: string): Promise<
   ]);
   const row = stands.rows[0] ?? refused.rows[0];
   if (row === undefined) return null;
+  await preferIndexes(tx);
   const [group, operation] = await Promise.all([
     // A group is of one batch, so its instant finds it without an index on groups.
     tx.query<Row>(
@@ -63,7 +65,7 @@ export async function readTransfer(tx: Queryable, transfer_id: string): Promise<
       [row.lane_id, row.recorded_text, row.group_id],
     ),
     tx.query<Row>(
-      `${SELECT_TRANSFERS} where t.operation_id = $1 collate "C" and l.book = $2::book
+      `${SELECT_TRANSFERS} where t.operation_id = $1 and l.book = $2::book
        order by t.recorded_at, t.lane_id, t.position limit $3`,
       [row.operation_id, row.book, MAX_OPERATION],
     ),
