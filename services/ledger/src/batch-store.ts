@@ -53,10 +53,12 @@ const READ_ACCOUNTS: Prepared = {
   text: `select ${ACCOUNT_COLUMNS} from accounts where lane_id = $1 and code = any($2::text[])`,
 };
 
+// What a subquery finds is handed on as an array: few ids, looked up in an index, whatever the planner thinks of their
+// number. A join may be planned as a scan of all accounts or holds.
 const READ_HOLD_ACCOUNTS: Prepared = {
   name: "ledger_read_hold_accounts",
-  text: `select ${ACCOUNT_COLUMNS} from accounts where account_id in (
-    select unnest(array[debit_id, credit_id]) from holds where lane_id = $2 and hold_id = any($1::uuid[]))`,
+  text: `select ${ACCOUNT_COLUMNS} from accounts where account_id = any(array(
+    select unnest(array[debit_id, credit_id]) from holds where lane_id = $2 and hold_id = any($1::uuid[])))`,
 };
 
 const HOLD_COLUMNS = `h.hold_id, h.lane_id, l.asset_id, l.book, h.debit_id, h.credit_id, h.amount,
@@ -69,20 +71,20 @@ const READ_HOLDS: Prepared = {
 
 // A second more than is due: the batch's time may be ahead of the clock by what a clock set back took away.
 const DUE = "e.lane_id = $1 and e.expires_at <= clock_timestamp() + interval '1 second'";
-const TOUCHED = "select account_id from accounts where lane_id = $1 and no_overdraft and code = any($2::text[])";
+const TOUCHED = "array(select account_id from accounts where lane_id = $1 and no_overdraft and code = any($2::text[]))";
 
 const READ_DUE_TOUCHED: Prepared = {
   name: "ledger_read_due_touched",
-  text: `select ${HOLD_COLUMNS} from holds h join lanes l using (lane_id) where h.hold_id in (
-    select e.hold_id from expiring_holds e join (${TOUCHED}) t on e.debit_id = t.account_id where ${DUE}
+  text: `select ${HOLD_COLUMNS} from holds h join lanes l using (lane_id) where h.hold_id = any(array(
+    select e.hold_id from expiring_holds e where e.debit_id = any(${TOUCHED}) and ${DUE}
     union
-    select e.hold_id from expiring_holds e join (${TOUCHED}) t on e.credit_id = t.account_id where ${DUE})`,
+    select e.hold_id from expiring_holds e where e.credit_id = any(${TOUCHED}) and ${DUE}))`,
 };
 
 const READ_DUE_LANE: Prepared = {
   name: "ledger_read_due_lane",
-  text: `select ${HOLD_COLUMNS} from holds h join lanes l using (lane_id) where h.hold_id in (
-    select e.hold_id from expiring_holds e where ${DUE} order by e.expires_at limit ${SWEEP_LIMIT})`,
+  text: `select ${HOLD_COLUMNS} from holds h join lanes l using (lane_id) where h.hold_id = any(array(
+    select e.hold_id from expiring_holds e where ${DUE} order by e.expires_at limit ${SWEEP_LIMIT}))`,
 };
 
 const KNOWN_COLUMNS = `transfer_id, lane_id, kind, debit_id, credit_id, amount, hold_id,
