@@ -145,6 +145,8 @@ test("hold: a capture that races the expiry wins or loses, and the balance follo
 test("expiry: reads and rivals find the funds free at once, the sweeper books it afterwards", async () => {
   const asset_id = await lane();
   const engine = startEngine({ pool });
+  // Known to the engine, so that what follows is decided ahead of the lane's lock.
+  await postOne(engine, own(asset_id, [post("warm", FLOAT, FEES, 1n)]));
   const expires = (await databaseNow(pool)) + 60;
   await postOne(engine, own(asset_id, [post("fund", FLOAT, MERCHANT, 10n), hold("h", MERCHANT, FLOAT, 10n, expires)]));
   assert.equal(await available(asset_id), 0n);
