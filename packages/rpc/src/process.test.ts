@@ -22,7 +22,9 @@ function start(body: string, env: NodeJS.ProcessEnv = {}): ChildProcess & { read
   const file = join(folder, `main-${Math.floor(performance.now() * 1000)}.ts`);
   const at = JSON.stringify(join(import.meta.dirname, "process.ts"));
   writeFileSync(file, `import { runService } from ${at};\nawait runService("ledger", async (running) => {${body}});\n`);
-  const child = fork(file, { stdio: ["ignore", "pipe", "pipe", "ipc"], env: { ...ENVIRONMENT, ...env } });
+  // Without the options of the test runner: with them the child would be a test runner as well.
+  const options = { execArgv: [], env: { ...ENVIRONMENT, ...env } };
+  const child = fork(file, { ...options, stdio: ["ignore", "pipe", "pipe", "ipc"] });
   const out: string[] = [];
   child.stdout?.on("data", (part) => out.push(String(part)));
   child.stderr?.on("data", (part) => out.push(String(part)));
