@@ -99,6 +99,7 @@ export async function getTerms(house: House, request: GetTermsRequest, asker: As
       currency: asset?.code ?? "",
       scale: asset?.scale ?? 0,
       merchantName: account.name,
+      destinationTypes: [...(corridor?.destination_types ?? [])],
     });
   });
 }

@@ -15,6 +15,7 @@ import {
 } from "./account-service.ts";
 import type { House } from "./house.ts";
 import { createKey, endKey, listKeysOf, resolve, rotateKey } from "./key-service.ts";
+import { getPlaces } from "./places-service.ts";
 import {
   getTerms,
   listAllCorridors,
@@ -52,6 +53,7 @@ export function accountsServices(house: House): readonly Service[] {
       listAssets: (request) => listAssets(house, request),
       listCorridors: (request, call) => listCorridorsFor(house, request, call.caller),
       getTerms: (request, call) => getTerms(house, request, call.caller),
+      getPlaces: (request, call) => getPlaces(house, request, call.caller.account),
       listAllCorridors: () => listAllCorridors(house),
       setCorridor: (request) => openOrCloseCorridor(house, request),
       setFee: (request) => setFee(house, request),

@@ -5,7 +5,7 @@ import type { Queryable, Tx } from "@cauri/store/pool";
 import type { Asset, Corridor, FeeOperation, PricedLine } from "./terms.ts";
 
 const CORRIDOR = `
-  select c.corridor_id, c.platform_id, p.name as platform_name, p.country, c.asset_id, c.direction, c.is_open,
+  select c.corridor_id, c.platform_id, p.name as platform_name, p.country, p.destination_types, c.asset_id, c.direction, c.is_open,
          c.min_amount_minor, c.max_amount_minor,
          coalesce((select json_agg(json_build_object('rail', r.rail, 'needs_phone', r.needs_phone) order by cr.priority)
                    from corridor_rails cr join rails r using (rail) where cr.corridor_id = c.corridor_id), '[]') as rails

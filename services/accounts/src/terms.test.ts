@@ -21,6 +21,7 @@ const corridor: Corridor = {
   platform_id: "plt_a",
   platform_name: "A",
   country: "CI",
+  destination_types: ["mobile_wallet"],
   asset_id: "ast_xof",
   direction: "collection",
   rails: [{ rail: "wave", needs_phone: false }],

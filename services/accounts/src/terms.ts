@@ -15,6 +15,8 @@ export type Corridor = {
   readonly platform_id: string;
   readonly platform_name: string;
   readonly country: string;
+  /** Kinds of destination that the platform can send money to. */
+  readonly destination_types: readonly string[];
   readonly asset_id: string;
   readonly direction: Direction;
   /** In the order in which routing tries them. */

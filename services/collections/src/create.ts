@@ -1,6 +1,8 @@
 // A creation, step by step: key, terms, vault, first row, rail, ledger, state. It may be interrupted anywhere and goes on
 // from what is written, by the merchant's retry or by the sweeper.
 
+import type { TermsCache } from "@cauri/events/terms";
+import { checkClientRef } from "@cauri/money/corridor";
 import { newReference } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse } from "@cauri/money/refusal";
 import type { CreatePaymentRequest } from "@cauri/proto/ts/cauri/collections/v1/payments";
@@ -11,10 +13,9 @@ import { beginOperation, type Lease, underLease } from "@cauri/store/operation";
 import { appendEvents } from "@cauri/store/outbox";
 import { type Tx, transact } from "@cauri/store/pool";
 import { applyWord, LeaseLost, type Rooms, reread } from "./apply.ts";
-import { checkClientRef, decideCreation } from "./creation.ts";
+import { decideCreation } from "./creation.ts";
 import { type Answer, acceptedBy, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
 import { findPayment, insertPayment, type NewPayment } from "./store.ts";
-import type { TermsCache } from "./terms.ts";
 import { eventOf } from "./view.ts";
 
 /** The route's deadline of 8 s and one second more (wire.md). */

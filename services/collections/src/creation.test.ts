@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { checkClientRef, type Terms } from "@cauri/money/corridor";
 import { isRefusal } from "@cauri/money/refusal";
-import { checkClientRef, decideCreation, type Terms, type Wanted } from "./creation.ts";
+import { decideCreation, type Wanted } from "./creation.ts";
 
 const TERMS: Terms = {
   asset_known: true,
@@ -19,6 +20,7 @@ const TERMS: Terms = {
   currency: "XOF",
   scale: 0,
   merchant_name: "Shop",
+  destination_types: [],
 };
 const WANTED: Wanted = {
   amount_minor: 1500n,

@@ -4,7 +4,8 @@ import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
 import { startRelay } from "@cauri/events/relay";
-import { ReferenceServiceClient } from "@cauri/proto/ts/cauri/accounts/v1/reference";
+import { followTerms, openTerms } from "@cauri/events/terms";
+import { FeeOperation, ReferenceServiceClient } from "@cauri/proto/ts/cauri/accounts/v1/reference";
 import { LedgerServiceClient } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import { RailsServiceClient } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import { connectClient } from "@cauri/rpc/client";
@@ -12,16 +13,15 @@ import { watchPool } from "@cauri/rpc/metrics";
 import { runService } from "@cauri/rpc/process";
 import { startServer } from "@cauri/rpc/server";
 import { openClocks } from "@cauri/store/clock";
+import { startForgetting } from "@cauri/store/forget";
 import { startOperationSweeper } from "@cauri/store/operation";
 import { openPool } from "@cauri/store/pool";
 import { LEASE_MS, sweepPayment } from "./create.ts";
 import { expireAll, startExpiry } from "./expiry.ts";
-import { startForgetting } from "./forget.ts";
 import { openLedger } from "./ledger.ts";
 import { consumeNews } from "./news.ts";
 import { openRails } from "./rails.ts";
 import { paymentService } from "./service.ts";
-import { followTerms, openTerms } from "./terms.ts";
 
 await runService("collections", async ({ settings, log, atDrain, atReady }) => {
   const pool = openPool({
@@ -44,7 +44,7 @@ await runService("collections", async ({ settings, log, atDrain, atReady }) => {
   const ledger = connectClient(LedgerServiceClient, { address: settings.CAURI_LEDGER_ADDRESS, token });
   const rails = connectClient(RailsServiceClient, { address: settings.CAURI_RAILS_ADDRESS, token });
   for (const client of [accounts, ledger, rails]) atDrain("client", client.closeChannel);
-  const terms = openTerms(accounts);
+  const terms = openTerms(accounts, FeeOperation.COLLECTION);
   atDrain("terms", followTerms(events, terms));
   const rooms = {
     pool,

@@ -3,9 +3,10 @@
 
 import { type Consumer, consume, type Delivered } from "@cauri/events/consume";
 import type { Events } from "@cauri/events/events";
+import { failureCode } from "@cauri/money/failure";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import { applyWord, type Rooms } from "./apply.ts";
-import { failureCode, isStale, NO_OFFER, newsOf, type Payment, type RailWord } from "./payment.ts";
+import { isStale, NO_OFFER, newsOf, type Payment, type RailWord } from "./payment.ts";
 import { findPayments, recordNews } from "./store.ts";
 
 const RAIL_SUBJECTS = ["cauri.rails.collection.>"];

@@ -1,8 +1,10 @@
 // A payment: its states as a table, what a rail's word means for it, and what follows from the ledger's answer.
 // Pure: every rule of the lifecycle is decided here, `create.ts`, `apply.ts` and `news.ts` only carry it out.
 
+import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import type { Moves, NewsOf } from "@cauri/money/moves";
+import type { Verdict } from "@cauri/money/posting";
 
 /** How long a silent rail is asked after a payment's expiry before it counts as unpaid, and how often. */
 export const SILENCE_LIMIT_MS = 3_600_000;
@@ -67,9 +69,7 @@ export const FAILURE_MESSAGES = {
   fraud_suspected: "The operator refused the payment on suspicion of fraud.",
   duplicate: "The operator took the payment for a duplicate.",
   unknown: "The operator gave no reason.",
-} as const;
-
-export type FailureCode = keyof typeof FAILURE_MESSAGES;
+} as const satisfies Record<FailureCode, string>;
 
 /** A payment as it is stored; amounts in minor units. Of the payer there are masks only. */
 export type Payment = {
@@ -148,9 +148,6 @@ export type Answer =
   | { readonly kind: "not_found" }
   | { readonly kind: "unknown"; readonly word: RailWord };
 
-/** What the ledger found when a step was posted. */
-export type Verdict = "stands" | "hold_captured" | "hold_released";
-
 /**
  * A word that is older than what is known changes nothing; news that are not newer were there before. That a rail has
  * accepted an initiated payment is never stale, whatever else it said meanwhile.
@@ -217,9 +214,4 @@ export function ownWord(source: "expiry" | "give_up", failure_code: FailureCode)
 
 export function isPaymentStatus(text: string): text is PaymentStatus {
   return Object.hasOwn(paymentMoves, text);
-}
-
-/** A code of the contract; what a rail says beyond it is `unknown`. */
-export function failureCode(text: string | undefined): FailureCode {
-  return text !== undefined && Object.hasOwn(FAILURE_MESSAGES, text) ? (text as FailureCode) : "unknown";
 }

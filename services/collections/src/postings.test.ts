@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { deriveUuid, newId } from "@cauri/money/ids";
-import { groupsOf, type PostingGroup, suspenseGroup } from "./postings.ts";
+import type { PostingGroup } from "@cauri/money/posting";
+import { groupsOf, suspenseGroup } from "./postings.ts";
 
 const PAYMENT = {
   id: newId("pay", 1_790_000_000_000),

@@ -1,12 +1,13 @@
 // What collections asks of rails: keep the payer, collect, ask again, drive the simulator; and what an attempt's answer
 // means for a payment.
 
+import { failureCode } from "@cauri/money/failure";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import type { PayerInput } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import { AttemptOutcome, type CollectResponse, type RailsServiceService } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import { type Caller, houseCaller } from "@cauri/rpc/caller";
 import type { Promisified } from "@cauri/rpc/client";
-import { type Answer, failureCode, type MaskedPayer, type Offer, type Payment, type RailWord } from "./payment.ts";
+import type { Answer, MaskedPayer, Offer, Payment, RailWord } from "./payment.ts";
 
 /** Rails gives a rail 5 s; with the ledger's 2.5 s afterwards a run stays below its lease of 9 s. */
 const COLLECT_TIMEOUT_MS = 6_000;

@@ -1,12 +1,13 @@
 // Payments in SQL. Every write of a state names the state and version it came from and touches one row, or someone else
 // was first; what it means is decided by the caller.
 
+import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import type { OperationRef } from "@cauri/money/reference";
 import { pgBoolArray, pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import { type ListPage, type ListQuery, listPage } from "@cauri/store/lists";
 import { type Pool, type Queryable, snapshot, type Tx } from "@cauri/store/pool";
-import type { FailureCode, MaskedPayer, Offer, Payment, PaymentNews, PaymentStatus, RailWord } from "./payment.ts";
+import type { MaskedPayer, Offer, Payment, PaymentNews, PaymentStatus, RailWord } from "./payment.ts";
 
 /** What the merchant and the terms decide; the rest of a new payment follows. */
 export type NewPayment = Pick<

@@ -2,9 +2,11 @@
 // be told what to say, and are met by a process that dies before its n-th effect.
 
 import assert from "node:assert/strict";
+import { openTerms } from "@cauri/events/terms";
 import { newId } from "@cauri/money/ids";
 import { isRefusal, refuse } from "@cauri/money/refusal";
 import {
+  FeeOperation,
   ReferenceServiceClient,
   ReferenceServiceService,
   type Terms,
@@ -34,7 +36,6 @@ import { LedgerDouble } from "./ledger-double.ts";
 import { applyNews } from "./news.ts";
 import type { Payment } from "./payment.ts";
 import { openRails } from "./rails.ts";
-import { openTerms } from "./terms.ts";
 
 export const ACCOUNT = "acct_01KAE800000000000000000001";
 const TOKEN = "house";
@@ -82,7 +83,7 @@ export async function openTestRoom(): Promise<TestRoom> {
     pool: db.pool,
     ledger: openLedger(clients.ledger),
     rails: openRails(clients.rails),
-    terms: openTerms(clients.accounts),
+    terms: openTerms(clients.accounts, FeeOperation.COLLECTION),
     clocks,
     log: SILENT,
     fingerprint_key: "a fingerprint key for tests",
@@ -212,6 +213,7 @@ function usualTerms(): Terms {
     currency: "XOF",
     scale: 0,
     merchantName: "Shop",
+    destinationTypes: [],
   };
 }
 

@@ -1,9 +1,10 @@
 // SQL of attempts: the row that is written before a call leaves, its lease, its news, and what is due to be asked.
 
+import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
-import type { AttemptState, FailureCode, Handoff, NewsSource, RailAnswer } from "./attempt.ts";
+import type { AttemptState, Handoff, NewsSource, RailAnswer } from "./attempt.ts";
 import { dueRows } from "./due.ts";
 
 /** Longer than a call (5 s) with its two transactions, shorter than the 9 s lease of the room that calls. */

@@ -1,6 +1,7 @@
 // What an attempt is, pure: the one try of an operation at the outside, its states, and what a repeat of the call may do.
 // The word "certainly" carries this file: only where certainly nothing reached the customer may anything be sent again.
 
+import type { FailureCode } from "@cauri/money/failure";
 import { type Moves, move, type StateOf } from "@cauri/money/moves";
 
 /**
@@ -42,24 +43,6 @@ export const attemptMoves = {
 } as const satisfies Moves;
 
 export type AttemptState = StateOf<typeof attemptMoves>;
-
-/** The contract's failure codes; a connector maps its operator's words to these. */
-export const FAILURE_CODES = [
-  "insufficient_funds",
-  "payer_rejected",
-  "expired",
-  "payer_not_found",
-  "payee_not_found",
-  "limit_exceeded",
-  "account_blocked",
-  "name_mismatch",
-  "operator_unavailable",
-  "fraud_suspected",
-  "duplicate",
-  "unknown",
-] as const;
-
-export type FailureCode = (typeof FAILURE_CODES)[number];
 
 /** What a rail gives a payer to pay with. */
 export type Handoff = {

@@ -1,11 +1,11 @@
 // The news of this room, `cauri.rails.collection.{pending,success,failed,cancelled}`: put into the outbox of the
 // transaction that moved the attempt.
 
+import type { FailureCode } from "@cauri/money/failure";
 import { deriveId } from "@cauri/money/ids";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import { appendEvents } from "@cauri/store/outbox";
 import type { Tx } from "@cauri/store/pool";
-import type { FailureCode } from "./attempt.ts";
 import type { Attempt } from "./attempt-store.ts";
 
 export type News = {

@@ -1,10 +1,10 @@
 // Takes down what a rail said of an attempt, in one transaction: the move that the table allows, the history, the news.
 // Every source comes through here: the answer to a call, a callback, the answer to a question.
 
+import type { FailureCode } from "@cauri/money/failure";
 import type { Tx } from "@cauri/store/pool";
 import {
   type AttemptState,
-  type FailureCode,
   isFinal,
   isWorthKeeping,
   type NewsSource,

@@ -1,9 +1,10 @@
 // A charge in the simulated operator's books, pure: its states, what is said of it, and what its page shows.
 
 import { formatMinor } from "@cauri/money/amount";
+import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { type Moves, move, type StateOf } from "@cauri/money/moves";
-import type { FailureCode, RailAnswer } from "../attempt.ts";
+import type { RailAnswer } from "../attempt.ts";
 
 /** `turned_down`: the call was refused and nothing happened; the operator only remembers that it was asked. */
 export const chargeMoves = {

@@ -1,6 +1,7 @@
 // The body of a simulated operator's callback: written by its deliveries, read by the connector.
 
-import { FAILURE_CODES, type FailureCode, type RailAnswer } from "../attempt.ts";
+import { type FailureCode, isFailureCode } from "@cauri/money/failure";
+import type { RailAnswer } from "../attempt.ts";
 import type { ChargeNews, SimCharge } from "./charge.ts";
 import type { SimEvent } from "./store.ts";
 
@@ -60,6 +61,6 @@ function isMessage(read: unknown): read is Message {
     typeof message.currency === "string" &&
     Number.isSafeInteger(message.amount_minor) &&
     ["success", "failed", "cancelled"].includes(String(message.status)) &&
-    (message.failure_code === null || FAILURE_CODES.includes(message.failure_code as FailureCode))
+    (message.failure_code === null || isFailureCode(String(message.failure_code)))
   );
 }

@@ -1,8 +1,8 @@
 // The table of the sandbox, pure: the last two digits of the payer's phone choose what becomes of a collection.
 // One row of this file is one row of the public table; how a row is acted out is `operator.ts`.
 
+import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
-import type { FailureCode } from "../attempt.ts";
 
 /** What the simulated operator answers to the call itself. */
 export type FirstAnswer =

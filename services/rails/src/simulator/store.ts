@@ -1,10 +1,10 @@
 // SQL of the simulated operator's books. Every function that reads a charge first lets happen what is due for it, so
 // that an answer never lags behind the account's clock.
 
+import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
-import type { FailureCode } from "../attempt.ts";
 import { dueRows } from "../due.ts";
 import { type ChargeNews, nextState, type SimCharge } from "./charge.ts";
 

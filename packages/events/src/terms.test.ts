@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { ReferenceServiceService, Terms } from "@cauri/proto/ts/cauri/accounts/v1/reference";
+import { FeeOperation, type ReferenceServiceService, type Terms } from "@cauri/proto/ts/cauri/accounts/v1/reference";
 import { houseCaller } from "@cauri/rpc/caller";
 import type { Promisified } from "@cauri/rpc/client";
 import { openTerms } from "./terms.ts";
@@ -14,7 +14,10 @@ function open(answer: Partial<Terms> = { corridorKnown: true }) {
     asked.push(caller.account);
     return { rails: [], fee: undefined, ...answer } as unknown as Terms;
   };
-  return { asked, terms: openTerms({ getTerms } as unknown as Promisified<ReferenceServiceService>) };
+  return {
+    asked,
+    terms: openTerms({ getTerms } as unknown as Promisified<ReferenceServiceService>, FeeOperation.COLLECTION),
+  };
 }
 
 test("terms: asked once, also by callers of the same moment, and for each account anew", async () => {

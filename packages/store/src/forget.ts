@@ -1,9 +1,9 @@
 // Forgets idempotency keys once their time is over; a client_ref protects for ever.
 
 import { systemClock } from "@cauri/money/clock";
-import { forgetKeys } from "@cauri/store/claims";
-import type { Log, Pool } from "@cauri/store/pool";
-import { type Loop, startLoop } from "@cauri/store/sweeper";
+import { forgetKeys } from "./claims.ts";
+import type { Log, Pool } from "./pool.ts";
+import { type Loop, startLoop } from "./sweeper.ts";
 
 const EVERY_MS = 60_000;
 const BATCH = 1_000;
