@@ -316,6 +316,15 @@ export const SETTINGS = {
     readers: ["webhooks"],
     doc: "How long a delivery waits for a suspended or inactive endpoint before it is failed.",
   },
+  CAURI_WEBHOOK_LOG_DAYS: {
+    kind: "number",
+    unit: "days",
+    min: 1,
+    max: 60,
+    default: "30",
+    readers: ["webhooks"],
+    doc: "How long ended deliveries and the log of their attempts are kept.",
+  },
   CAURI_WEBHOOK_ALLOW: {
     kind: "networks",
     default: "",

@@ -14,6 +14,7 @@ import {
   type Event,
   endAttempts,
   failOverdue,
+  forgetAttempts,
   insertDeliveries,
   readQueue,
 } from "./delivery-store.ts";
@@ -67,7 +68,14 @@ const claim = (account: string, more: Partial<typeof CLAIM> = {}) =>
   transact(pool, (tx) => claimDue(tx, { ...CLAIM, ...more, account }));
 const ended = (claimed: Claimed, delivered: boolean): Ended => ({
   claimed,
-  attempt: { delivered, status_code: delivered ? 200 : 500, duration_ms: 1, error: delivered ? null : "answered 500" },
+  attempt: {
+    delivered,
+    status_code: delivered ? 200 : 500,
+    duration_ms: 1,
+    error: delivered ? null : "answered 500",
+    answer: Buffer.from(delivered ? "thanks" : "not now"),
+  },
+  at: new Date(),
 });
 const end = (...all: Ended[]) => transact(pool, (tx) => endAttempts(tx, all, RULES));
 const read = async (of: Endpoint) => {
@@ -183,6 +191,33 @@ test("crash: a lease that ran out is taken by another, and the first runner's la
   assert.equal((await read(at)).consecutive_failures, 0);
   const { rows } = await pool.query("select status, attempts from deliveries where account = $1", [account]);
   assert.deepEqual(rows, [{ status: "delivered", attempts: 1 }]);
+});
+
+test("log: each attempt has its row, stamped by the test clock, and is forgotten with its day", async () => {
+  const account = "acct_log";
+  await endpoint(account);
+  await advance(account, 3_600_000);
+  await insert(event(account, "pay_1", 1));
+  const [claimed] = await claim(account);
+  assert.ok(claimed !== undefined);
+  await end(ended(claimed, false));
+  const read_log = async () => {
+    const { rows } = await pool.query("select * from attempts where delivery_id = $1", [claimed.id]);
+    return rows;
+  };
+  const [logged, ...more] = await read_log();
+  assert.deepEqual(more, []);
+  assert.deepEqual(
+    [logged.status_code, logged.duration_ms, logged.error, logged.answer.toString(), logged.endpoint_id],
+    [500, 1, "answered 500", "not now", claimed.endpoint_id],
+  );
+  assert.ok(logged.at.getTime() > Date.now() + 3_500_000);
+  await forgetAttempts(pool, 60);
+  assert.equal((await read_log()).length, 1);
+  const days_ago = (days: number) => ({ ...ended(claimed, false), at: new Date(Date.now() - days * 86_400_000) });
+  await end(days_ago(30), days_ago(31), days_ago(40));
+  assert.equal(await forgetAttempts(pool, 30), 2, "the days that lie behind the thirty");
+  assert.equal((await read_log()).length, 2);
 });
 
 test("inactive: events wait and burn no attempt; what waited beyond 72 hours is failed", async () => {

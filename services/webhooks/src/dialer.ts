@@ -10,6 +10,8 @@ import { literalOf, type Network, whyForbidden } from "./guard.ts";
 
 /** Of the answer's body no more is read. */
 const MAX_BODY_BYTES = 65_536;
+/** So much of it is kept for the merchant's log. */
+const KEPT_BODY_BYTES = 2_048;
 const MAX_HEADER_BYTES = 16_384;
 /** Below the 5 s after which many servers hang up: a socket that is reused must not be one that is just being closed. */
 const KEEP_ALIVE_MS = 4_000;
@@ -20,6 +22,8 @@ export type Attempt = {
   readonly duration_ms: number;
   /** A few words that hold no secret and no URL; null when delivered. */
   readonly error: string | null;
+  /** The first 2 KiB of the answer's body as they came; null when no answer came. */
+  readonly answer: Buffer | null;
 };
 
 export type Resolve = (hostname: string) => Promise<readonly LookupAddress[]>;
@@ -80,11 +84,12 @@ async function attempt(
   timeout_ms: number,
 ): Promise<Attempt> {
   const started = performance.now();
-  const done = (status_code: number | null, error: string | null): Attempt => ({
+  const done = (status_code: number | null, error: string | null, kept: Buffer | null = null): Attempt => ({
     delivered: error === null,
     status_code,
     duration_ms: Math.round(performance.now() - started),
     error,
+    answer: kept,
   });
   const { hostname, origin, pathname, search } = new URL(url);
   // A literal is never looked up, so it is checked here.
@@ -100,26 +105,29 @@ async function attempt(
       body,
       signal: AbortSignal.timeout(timeout_ms),
     });
-    await readBounded(answer.body);
+    const kept = await readBounded(answer.body);
     const ok = answer.statusCode >= 200 && answer.statusCode < 300;
-    return done(answer.statusCode, ok ? null : `answered ${answer.statusCode}`);
+    return done(answer.statusCode, ok ? null : `answered ${answer.statusCode}`, kept);
   } catch (error) {
     return done(null, inFewWords(error));
   }
 }
 
-/** Reads the answer so that the connection can be used again, and hangs up on one that is too long. */
-async function readBounded(body: Dispatcher.ResponseData["body"]): Promise<void> {
+/** Reads the answer so that the connection can be used again, hangs up on one that is too long, and keeps its beginning. */
+async function readBounded(body: Dispatcher.ResponseData["body"]): Promise<Buffer> {
   let read = 0;
+  const kept: Buffer[] = [];
   try {
-    for await (const part of body) {
-      read += (part as Buffer).length;
+    for await (const part of body as AsyncIterable<Buffer>) {
+      if (read < KEPT_BODY_BYTES) kept.push(part.subarray(0, KEPT_BODY_BYTES - read));
+      read += part.length;
       if (read > MAX_BODY_BYTES) break;
     }
   } catch {
     // The status was there: an answer that breaks off afterwards was an answer.
   }
   if (!body.destroyed) body.destroy();
+  return Buffer.concat(kept);
 }
 
 /** The lookup that sockets are opened by: all answers must be permitted, and only they are handed on. */

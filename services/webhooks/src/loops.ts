@@ -4,7 +4,7 @@ import { systemClock } from "@cauri/money/clock";
 import { forgetKeys } from "@cauri/store/claims";
 import type { Log, Pool } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
-import { failOverdue, forgetEnded, readQueue } from "./delivery-store.ts";
+import { failOverdue, forgetAttempts, forgetEnded, readQueue } from "./delivery-store.ts";
 import { showQueue } from "./metrics.ts";
 import type { Sender } from "./sender.ts";
 
@@ -13,13 +13,16 @@ const PUMP_MS = 250;
 const OVERDUE_MS = 60_000;
 const QUEUE_MS = 10_000;
 const FORGET_MS = 300_000;
-/** Ended deliveries are kept as long as the log of attempts is to be. */
-const KEEP_ENDED_MS = 30 * 86_400_000;
+const DAY_MS = 86_400_000;
 
 export type LoopsOptions = {
   readonly pool: Pool;
   readonly sender: Sender;
-  readonly settings: { readonly CAURI_WEBHOOK_KEEP_S: number; readonly CAURI_IDEMPOTENCY_KEEP_S: number };
+  readonly settings: {
+    readonly CAURI_WEBHOOK_KEEP_S: number;
+    readonly CAURI_WEBHOOK_LOG_DAYS: number;
+    readonly CAURI_IDEMPOTENCY_KEEP_S: number;
+  };
   readonly log: Log;
 };
 
@@ -36,7 +39,8 @@ export function startLoops({ pool, sender, settings, log }: LoopsOptions) {
       every_ms: FORGET_MS,
       work: async () => {
         const keys = await forgetKeys(pool, new Date(systemClock() - settings.CAURI_IDEMPOTENCY_KEEP_S * 1000));
-        return (await forgetEnded(pool, KEEP_ENDED_MS)) + keys > 0;
+        await forgetAttempts(pool, settings.CAURI_WEBHOOK_LOG_DAYS);
+        return (await forgetEnded(pool, settings.CAURI_WEBHOOK_LOG_DAYS * DAY_MS)) + keys > 0;
       },
       log,
     }),

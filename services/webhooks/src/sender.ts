@@ -64,7 +64,7 @@ export function openSender(options: SenderOptions): Sender {
     const headers = noticeHeaders(claimed, secretOf(options.cipher, claimed), now_ms);
     const attempt = await options.dialer.post(claimed.url, headers, claimed.body);
     options.observe(attempt, claimed);
-    await end({ claimed, attempt });
+    await end({ claimed, attempt, at: new Date(now_ms) });
   }
 
   function start(claimed: Claimed): Promise<void> {
