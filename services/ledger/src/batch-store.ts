@@ -87,15 +87,25 @@ const READ_DUE_LANE: Prepared = {
     select e.hold_id from expiring_holds e where ${DUE} order by e.expires_at limit ${SWEEP_LIMIT}))`,
 };
 
-const KNOWN_COLUMNS = `transfer_id, lane_id, kind, debit_id, credit_id, amount, hold_id,
-  ${millis("expires_at")} as expires_ms, ${millis("effective_at")} as effective_ms, operation_id,
-  ${micros("recorded_at")} as recorded_us`;
+const KNOWN_COLUMNS = `t.transfer_id, t.lane_id, t.kind, t.debit_id, t.credit_id, t.amount, t.hold_id,
+  ${millis("t.expires_at")} as expires_ms, ${millis("t.effective_at")} as effective_ms, t.operation_id,
+  ${micros("t.recorded_at")} as recorded_us`;
+
+const READ_TAKEN: Prepared = {
+  name: "ledger_read_taken",
+  text: `select transfer_id from taken_ids where transfer_id = any($1::uuid[])`,
+};
+
+// Where each id is recorded tells its month and its row's key in it; the rows themselves have no index of their ids.
+const recordedAs = (table: string) => `taken_ids i join ${table} t on t.lane_id = i.lane_id
+    and t.recorded_at = i.recorded_at and t.position = i.position and t.transfer_id = i.transfer_id
+    where i.transfer_id = any($1::uuid[])`;
 
 const READ_KNOWN: Prepared = {
   name: "ledger_read_known",
-  text: `select ${KNOWN_COLUMNS}, null as refused from transfers where transfer_id = any($1::uuid[])
+  text: `select ${KNOWN_COLUMNS}, null as refused from ${recordedAs("transfers")}
     union all
-    select ${KNOWN_COLUMNS}, result::text from refusals where transfer_id = any($1::uuid[])`,
+    select ${KNOWN_COLUMNS}, result::text from ${recordedAs("refusals")}`,
 };
 
 /** First round trip: takes the lane, then reads what the groups name. A lane that was never opened has id 0. */
@@ -109,7 +119,7 @@ export async function readState(
   const codes = pgTextArray([...named.codes]);
   const hold_ids = pgTextArray([...named.holds]);
   const locked = tx.prepared(LOCK_LANE, [lane_id]);
-  const [lanes, accounts, holdAccounts, holds, dueHolds, known] = await Promise.all([
+  const [lanes, accounts, holdAccounts, holds, dueHolds, taken] = await Promise.all([
     tx.prepared<LaneRow>(READ_LANE, [lane_id]),
     tx.prepared<AccountRow>(READ_ACCOUNTS, [lane_id, codes]),
     named.holds.size > 0 ? tx.prepared<AccountRow>(READ_HOLD_ACCOUNTS, [hold_ids, lane_id]) : null,
@@ -117,7 +127,7 @@ export async function readState(
     due === "lane"
       ? tx.prepared<HoldRow>(READ_DUE_LANE, [lane_id])
       : tx.prepared<HoldRow>(READ_DUE_TOUCHED, [lane_id, codes]),
-    named.ids.size > 0 ? tx.prepared<KnownRow>(READ_KNOWN, [pgTextArray([...named.ids])]) : null,
+    named.ids.size > 0 ? tx.prepared<TakenRow>(READ_TAKEN, [pgTextArray([...named.ids])]) : null,
     locked,
   ]);
   const accountById = new Map<number, Account>();
@@ -125,13 +135,14 @@ export async function readState(
   const holdById = new Map<string, Hold>();
   for (const row of [...(holds?.rows ?? []), ...dueHolds.rows]) holdById.set(row.hold_id, holdOf(row));
   await readMissingAccounts(tx, accountById, dueHolds.rows);
+  const known = await readKnown(tx, taken?.rows ?? []);
   const laneRow = lanes.rows[0];
   const state: BookState = {
     lane: laneRow === undefined ? null : { lane_id, asset_id: laneRow.asset_id, book: laneRow.book },
     now_us: Number(laneRow?.now_us ?? 0n),
     accounts: [...accountById.values()],
     holds: [...holdById.values()],
-    known: new Map(known?.rows.map((row) => [row.transfer_id, knownOf(row)])),
+    known,
   };
   if (laneRow === undefined) return { state, previous: null };
   const { sequence, head, recorded_us } = laneRow;
@@ -176,6 +187,15 @@ async function readMissingAccounts(tx: Tx, accounts: Map<number, Account>, due: 
   for (const row of rows) addAccount(accounts, row);
 }
 
+/** One more round trip where there are repeats: most batches have none, and this one meets every month's tables. */
+async function readKnown(tx: Tx, taken: readonly TakenRow[]): Promise<Map<string, Known>> {
+  if (taken.length === 0) return new Map();
+  const ids = pgTextArray(taken.map((row) => row.transfer_id));
+  const { rows } = await tx.prepared<KnownRow>(READ_KNOWN, [ids]);
+  return new Map(rows.map((row) => [row.transfer_id, knownOf(row)]));
+}
+
+type TakenRow = { transfer_id: string };
 type LaneRow = { asset_id: string; book: Book; sequence: bigint; head: Buffer; recorded_us: bigint; now_us: bigint };
 type AccountRow = Balances & { account_id: bigint; code: string; normal_side: NormalSide; no_overdraft: boolean };
 type HoldRow = {

@@ -9,12 +9,15 @@ import { booksService } from "./books-service.ts";
 import { countDays } from "./day-store.ts";
 import { startEngine } from "./engine.ts";
 import { startMonitor } from "./monitor.ts";
+import { openMonths } from "./month-store.ts";
 import { ledgerService } from "./service.ts";
 
 /** Whoever needs the funds of a due hold gets them at once; the sweeper only books what nobody asked for. */
 const SWEEP_EVERY_MS = 1_000;
 /** What the days don't count yet is read entry by entry: a minute of a busy account is little. */
 const DAYS_EVERY_MS = 60_000;
+/** Months are made a quarter ahead: an hour is as good as a day, and soon after a start. */
+const MONTHS_EVERY_MS = 3_600_000;
 
 await runService("ledger", async ({ settings, log, atDrain, atReady, atNotice }) => {
   const url = settings.CAURI_LEDGER_DATABASE_URL;
@@ -28,6 +31,8 @@ await runService("ledger", async ({ settings, log, atDrain, atReady, atNotice })
   const engine = startEngine({ pool });
   const sweeper = startLoop({ name: "expiry", every_ms: SWEEP_EVERY_MS, work: () => engine.sweep(), log });
   atDrain("sweeper", () => sweeper.stop());
+  const months = startLoop({ name: "months", every_ms: MONTHS_EVERY_MS, work: () => openMonths(pool), log });
+  atDrain("months", () => months.stop());
   const days = startLoop({ name: "days", every_ms: DAYS_EVERY_MS, work: () => countDays(pool), log });
   atDrain("days", () => days.stop());
   const monitor = startMonitor({ pool, log });

@@ -29,6 +29,10 @@ const sound = new Gauge({
   name: "cauri_ledger_last_sound_verification_timestamp_seconds",
   help: "When the last daily verification began that found the books sound; 0 before the first.",
 });
+const months = new Gauge({
+  name: "cauri_ledger_months_ahead",
+  help: "Months after the present one that have their tables; at none the ledger stands still at the month's end.",
+});
 const open = new Gauge({
   name: "cauri_ledger_clearing_accounts",
   help: "Accounts that should be empty and are not (suspense, interplatform, receivable), by book.",
@@ -39,6 +43,10 @@ const oldest = new Gauge({
   help: "When the oldest open item of a clearing account was recorded, by book; 0 when there is none.",
   labelNames: ["book"],
 });
+
+export function tellMonths(ahead: number): void {
+  months.set(ahead);
+}
 
 export function tellBooks(
   invariants: ReadonlyMap<Invariant, boolean>,

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "@cauri/rpc/log";
 import { type Pool, snapshot, transact } from "@cauri/store/pool";
 import { type Loop, startLoop } from "@cauri/store/sweeper";
-import { tellBooks } from "./monitor-numbers.ts";
+import { tellBooks, tellMonths } from "./monitor-numbers.ts";
 import {
   beginVerification,
   endVerification,
@@ -14,6 +14,7 @@ import {
   readLags,
   readLastSound,
 } from "./monitor-store.ts";
+import { readMonthsAhead } from "./month-store.ts";
 import { readClearing } from "./trial-store.ts";
 import { verify } from "./verify.ts";
 import { advanceLane, closeLane, INVARIANTS, type Invariant, markOf, type Report, startLane } from "./verify-lane.ts";
@@ -29,6 +30,8 @@ const STRETCH_ROWS = 500;
 const CHUNK_ROWS = 10_000;
 /** Listed and counted; far more than a house that looks at them ever has. */
 const MOST_CLEARING = 200;
+/** Three are made ahead, so one month without a new one is a service that may not, or can't, make them. */
+const FEWEST_MONTHS_AHEAD = 2;
 
 export type Monitor = {
   /** Sentences about what is broken now, for the detail of readiness. */
@@ -38,12 +41,16 @@ export type Monitor = {
 
 export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
   let broken: readonly Finding[] = [];
+  let late: readonly string[] = [];
   const stopped = new AbortController();
   const newBatches = async () => {
     const found = await checkNew(pool, stopped.signal);
     shout(log, found);
     broken = await readFindings(pool);
     await tell(pool, broken);
+    const told = late;
+    late = await checkMonths(pool);
+    for (const sentence of late) if (!told.includes(sentence)) log.error({}, sentence);
   };
   const whole = async () => {
     // Cut off by the drain it is no fault: the next one goes on from the marks.
@@ -56,7 +63,10 @@ export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
     startLoop({ name: "full verification", every_ms: FULL_EVERY_MS, work: whole, log }),
   ];
   return {
-    notices: () => broken.map(({ invariant, sentence }) => `ledger invariant ${invariant} is broken: ${sentence}`),
+    notices: () => [
+      ...broken.map(({ invariant, sentence }) => `ledger invariant ${invariant} is broken: ${sentence}`),
+      ...late,
+    ],
     async stop() {
       stopped.abort();
       await Promise.all(loops.map((loop) => loop.stop()));
@@ -123,6 +133,16 @@ export async function checkWhole(pool: Pool, log: Log, signal?: AbortSignal): Pr
     );
   }
   return true;
+}
+
+/** A sentence where the months ahead grow few: without a table for its month no transfer can be recorded. */
+export async function checkMonths(pool: Pool): Promise<readonly string[]> {
+  const ahead = await readMonthsAhead(pool);
+  tellMonths(ahead);
+  if (ahead >= FEWEST_MONTHS_AHEAD) return [];
+  return [
+    `the ledger has tables for ${ahead} months after this one: see the log of the loop "months", select open_months`,
+  ];
 }
 
 function shout(log: Log, findings: readonly Finding[]): void {

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { after, before, test } from "node:test";
 import { testDatabase } from "@cauri/store/testing";
 import fc from "fast-check";
 import { openAccounts } from "./account-store.ts";
@@ -27,10 +27,12 @@ import { readClearing, readTrialBalance } from "./trial-store.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")]);
 const { pool } = database;
+before(() => pool.query("select open_months('2026-01-01', '2026-03-01')"));
 after(() => database.close());
 
 const HOUR_MS = 3_600_000;
-const START_MS = Date.UTC(2026, 0, 5);
+/** Histories of days from here cross the end of a month, and with it from one table to the next. */
+const START_MS = Date.UTC(2026, 0, 28);
 const SUSPENSE = "suspense:plt_a";
 /** No account with a limit: the plain history looks at none. */
 const COSTS = "costs:plt_a";
@@ -119,9 +121,9 @@ async function play(steps: readonly Step[]): Promise<Played> {
       for (const code of [debit, credit]) {
         const sums = SUMS.map((name) => after.get(code)?.[name]);
         await pool.query(
-          `insert into entries (account_id, position, lane_id, transfer_id, ${SUMS.join(", ")}, recorded_at)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, to_timestamp(0) + $9 * interval '1 microsecond')`,
-          [accounts.get(code)?.account_id, position, lane_id, id, ...sums, recorded_us],
+          `insert into entries (account_id, position, lane_id, ${SUMS.join(", ")}, recorded_at)
+           values ($1, $2, $3, $4, $5, $6, $7, to_timestamp(0) + $8 * interval '1 microsecond')`,
+          [accounts.get(code)?.account_id, position, lane_id, ...sums, recorded_us],
         );
         await pool.query(
           `update accounts set debits_pending = $2, debits_posted = $3, credits_pending = $4, credits_posted = $5

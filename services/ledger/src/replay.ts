@@ -17,7 +17,7 @@ export type ReplayRow = {
 /** What a hold has become, to be compared with its row. */
 export type ReplayHold = { readonly id: string; readonly fields: TransferFields; state: HoldState; captured: bigint };
 
-export type ReplayEntry = { readonly transfer_id: string; readonly account_id: number; readonly balances: Balances };
+export type ReplayEntry = { readonly account_id: number; readonly balances: Balances };
 
 export type Replay = {
   readonly accounts: ReadonlyMap<number, ReplayAccount>;

@@ -48,11 +48,19 @@ const SELECT_TRANSFERS = `select ${COLUMNS}, t.group_id, null as refused, h.stat
 const SELECT_REFUSALS = `select ${COLUMNS}, null as group_id, t.result as refused, null as hold_state, false as is_due
   from refusals t ${NAMES}`;
 
+type Taken = { readonly lane_id: number; readonly recorded_text: string; readonly position: number };
+const SELECT_TAKEN = `select lane_id, recorded_at::text as recorded_text, position from taken_ids
+  where transfer_id = $1::uuid`;
+const BY_KEY = `where t.transfer_id = $1::uuid and t.lane_id = $2 and t.recorded_at = $3::timestamptz and t.position = $4`;
+
 /** Null where the id is unknown. */
 export async function readTransfer(tx: Queryable, transfer_id: string): Promise<TransferAndKin | null> {
+  const [taken] = (await tx.query<Taken>(SELECT_TAKEN, [transfer_id])).rows;
+  if (taken === undefined) return null;
+  const key = [transfer_id, taken.lane_id, taken.recorded_text, taken.position];
   const [stands, refused] = await Promise.all([
-    tx.query<Row>(`${SELECT_TRANSFERS} where t.transfer_id = $1::uuid`, [transfer_id]),
-    tx.query<Row>(`${SELECT_REFUSALS} where t.transfer_id = $1::uuid`, [transfer_id]),
+    tx.query<Row>(`${SELECT_TRANSFERS} ${BY_KEY}`, key),
+    tx.query<Row>(`${SELECT_REFUSALS} ${BY_KEY}`, key),
   ]);
   const row = stands.rows[0] ?? refused.rows[0];
   if (row === undefined) return null;

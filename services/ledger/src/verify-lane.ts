@@ -35,6 +35,8 @@ export const MAX_PROBLEMS = 100;
 export const INVARIANTS = [
   /** Every batch's hash is that of what it recorded and of the batch before; nothing is missing, added or moved. */
   "chain",
+  /** Every id recorded is taken, for the row that it names, and no other id is. */
+  "ids",
   /** The balances kept with each transfer are those that the transfers make. */
   "entries",
   /** The accounts' rows are the sums of their transfers and say what their codes say. */
@@ -174,7 +176,7 @@ async function verifyStretch(
     const ours = { transfers: transfers.get(batch.sequence) ?? [], refusals: refusals.get(batch.sequence) ?? [] };
     verifyBatch(reading, batch, ours, report);
     for (const row of ours.transfers) {
-      const booked = (entries.get(`${row.recorded_us}/${row.position}`) ?? []).filter((e) => e.transfer_id === row.id);
+      const booked = entries.get(`${row.recorded_us}/${row.position}`) ?? [];
       const replayed = { ...row, group_id: row.word };
       const outcome = replayTransfer(replay, replayed, Number(batch.recorded_us), booked.map(entryOf));
       for (const problem of outcome.problems) sayOfBatch(report, reading, batch.sequence, "entries", problem);
@@ -222,6 +224,10 @@ function verifyBatch(
   if (transfers.length !== batch.transfers) {
     bad(`it recorded ${batch.transfers} transfers, ${transfers.length} are there`);
   }
+  for (const { id, taken } of [...transfers, ...refusals]) {
+    if (!taken)
+      sayOfBatch(report, reading, batch.sequence, "ids", `${id}: its id is not taken, a repeat would be booked again`);
+  }
   if (refusals.length !== batch.refusals) bad(`it recorded ${batch.refusals} refusals, ${refusals.length} are there`);
   const hash = hashBatch(
     {
@@ -240,7 +246,7 @@ function lineOf({ id, word, fields }: Recorded): ChainRow {
 }
 
 function entryOf(row: EntryRow): ReplayEntry {
-  return { transfer_id: row.transfer_id, account_id: Number(row.account_id), balances: row };
+  return { account_id: Number(row.account_id), balances: row };
 }
 
 /** The accounts' rows against the sums, and the invariants of the lane. */

@@ -30,9 +30,11 @@ export type Recorded = {
   readonly recorded_us: number;
   /** The group's id of a transfer, the result of a refusal. */
   readonly word: string;
+  /** Its id is taken, for this very row: a repeat is recognised. */
+  readonly taken: boolean;
   readonly fields: TransferFields;
 };
-export type EntryRow = Balances & { account_id: bigint; transfer_id: string; position: number; recorded_us: bigint };
+export type EntryRow = Balances & { account_id: bigint; position: number; recorded_us: bigint };
 export type HoldRow = {
   hold_id: string;
   debit_id: bigint;
@@ -104,7 +106,7 @@ export function readRefusals(tx: Queryable, stretch: Stretch): Promise<Recorded[
 }
 
 export async function readEntries(tx: Queryable, { lane_id, from, to }: Stretch): Promise<EntryRow[]> {
-  const text = `select account_id, transfer_id, position, ${BALANCES}, ${micros("recorded_at")} as recorded_us
+  const text = `select account_id, position, ${BALANCES}, ${micros("recorded_at")} as recorded_us
     from entries where lane_id = $1 and recorded_at between $2::timestamptz and $3::timestamptz`;
   return (await tx.query<EntryRow>(text, [lane_id, from, to])).rows;
 }
@@ -118,8 +120,9 @@ export async function readHolds(tx: Queryable, lane_id: number, ids: readonly st
 /** The transfers by which holds were posted. */
 export async function readHoldTransfers(tx: Queryable, lane_id: number, ids: readonly string[]): Promise<Recorded[]> {
   const { rows } = await tx.query<RecordedRow>(
-    `select ${RECORDED}, group_id::text as word from transfers
-     where transfer_id = any($1::uuid[]) and lane_id = $2 and kind = 'hold'`,
+    `select ${RECORDED}, t.group_id::text as word, true as taken from taken_ids i
+     join transfers t on t.lane_id = i.lane_id and t.recorded_at = i.recorded_at and t.position = i.position
+     where i.transfer_id = any($1::uuid[]) and i.lane_id = $2 and t.kind = 'hold' and t.transfer_id = i.transfer_id`,
     [pgTextArray(ids), lane_id],
   );
   return rows.map((row) => recordedOf(row, lane_id));
@@ -134,25 +137,25 @@ export async function readExpiring(tx: Queryable, lane_id: number): Promise<{ ho
 export async function readSizes(
   tx: Queryable,
   ends: readonly { readonly lane_id: number; readonly sequence: bigint; readonly recorded_at: string }[],
-): Promise<{ there: Counts; later: Counts }> {
-  const there = await oneRow<Counts>(
+): Promise<{ there: Counts & { ids: bigint }; later: Counts }> {
+  const there = await oneRow<Counts & { ids: bigint }>(
     tx,
     `select (select count(transfer_id) from transfers) as transfers, (select count(account_id) from entries) as entries,
        (select count(transfer_id) from refusals) as refusals, (select count(sequence) from batches) as batches,
-       (select count(hold_id) from holds) as holds`,
+       (select count(hold_id) from holds) as holds, (select count(transfer_id) from taken_ids) as ids`,
     [],
   );
   const later = await oneRow<Counts>(
     tx,
     `with ends as (select * from unnest($1::integer[], $2::bigint[], $3::timestamptz[]) as e (lane_id, sequence, recorded_at)),
-       later as (select b.transfers, b.refusals from batches b left join ends e using (lane_id)
-         where b.sequence > coalesce(e.sequence, 0) and exists (select from lanes l
-           where l.lane_id = b.lane_id and l.sequence >= b.sequence))
+       later as (select b.transfers, b.refusals from lanes l left join ends e using (lane_id)
+         join batches b on b.lane_id = l.lane_id and b.sequence > coalesce(e.sequence, 0) and b.sequence <= l.sequence)
      select coalesce(sum(transfers), 0)::bigint as transfers, coalesce(sum(transfers) * 2, 0)::bigint as entries,
        coalesce(sum(refusals), 0)::bigint as refusals, count(transfers) as batches,
        (select count(t.transfer_id) from lanes l left join ends e using (lane_id)
          join transfers t on t.lane_id = l.lane_id and t.recorded_at > coalesce(e.recorded_at, '-infinity')
-         join batches b on b.lane_id = t.lane_id and b.sequence = t.sequence where t.kind = 'hold') as holds
+         join batches b on b.lane_id = t.lane_id and b.sequence = t.sequence and b.recorded_at = t.recorded_at
+         where t.kind = 'hold') as holds
      from later`,
     [
       pgNumArray(ends.map((end) => end.lane_id)),
@@ -173,9 +176,9 @@ async function oneRow<T extends Record<string, unknown>>(
   return row;
 }
 
-const RECORDED = `transfer_id, sequence, position, kind, debit_id, credit_id, amount, hold_id, operation_id,
-  ${millis("expires_at")} as expires_ms, ${millis("effective_at")} as effective_ms,
-  ${micros("recorded_at")} as recorded_us`;
+const RECORDED = `t.transfer_id, t.sequence, t.position, t.kind, t.debit_id, t.credit_id, t.amount, t.hold_id, t.operation_id,
+  ${millis("t.expires_at")} as expires_ms, ${millis("t.effective_at")} as effective_ms,
+  ${micros("t.recorded_at")} as recorded_us`;
 
 async function readRecorded(
   tx: Queryable,
@@ -184,9 +187,11 @@ async function readRecorded(
   { lane_id, from, to }: Stretch,
 ): Promise<Recorded[]> {
   const { rows } = await tx.query<RecordedRow>(
-    `select ${RECORDED}, ${word} as word
-     from ${table} where lane_id = $1 and recorded_at between $2::timestamptz and $3::timestamptz
-     order by sequence, position`,
+    `select ${RECORDED}, t.${word} as word,
+       (i.lane_id, i.recorded_at, i.position) is not distinct from (t.lane_id, t.recorded_at, t.position) as taken
+     from ${table} t left join taken_ids i using (transfer_id)
+     where t.lane_id = $1 and t.recorded_at between $2::timestamptz and $3::timestamptz
+     order by t.sequence, t.position`,
     [lane_id, from, to],
   );
   return rows.map((row) => recordedOf(row, lane_id));
@@ -203,6 +208,7 @@ type RecordedRow = {
   hold_id: string | null;
   operation_id: string;
   word: string | Remembered;
+  taken: boolean;
   expires_ms: bigint | null;
   effective_ms: bigint | null;
   recorded_us: bigint;
@@ -218,6 +224,6 @@ function recordedOf(row: RecordedRow, lane_id: number): Recorded {
     expires_ms: toNumber(row.expires_ms),
     effective_ms: toNumber(row.effective_ms),
   };
-  const { sequence, position, word } = row;
-  return { id: row.transfer_id, sequence, position, recorded_us: Number(row.recorded_us), word, fields };
+  const { sequence, position, word, taken } = row;
+  return { id: row.transfer_id, sequence, position, recorded_us: Number(row.recorded_us), word, taken, fields };
 }

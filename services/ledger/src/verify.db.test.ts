@@ -47,7 +47,10 @@ before(async () => {
   }
 });
 
-const TABLES = ["transfers", "entries", "refusals", "batches"] as const;
+const month = new Date().toISOString().slice(0, 7).replace("-", "_");
+const WHOLE = ["transfers", "entries", "refusals", "batches"];
+/** A part that is named by itself is protected like the whole. */
+const TABLES = [...WHOLE, ...WHOLE.map((name) => `${name}_${month}`), "taken_ids"];
 
 test("append-only: the service's role may not change, delete or truncate the past", async () => {
   for (const table of TABLES) {
@@ -95,6 +98,12 @@ test("verify: finds nothing in books that nobody touched", async () => {
   assert.deepEqual([transfers, entries, batches, problems, first_bad_batch], [9n, 18n, 5n, [], null]);
 });
 
+/** The entries of a transfer. */
+function ofTransfer(word: string): string {
+  return `(lane_id, recorded_at, position) in (select lane_id, recorded_at, position from transfers
+    where transfer_id = '${idOf(word)}')`;
+}
+
 type Tampering = { readonly name: string; readonly sql: string; readonly finds: readonly RegExp[] };
 
 const TAMPERINGS: readonly Tampering[] = [
@@ -119,19 +128,23 @@ const TAMPERINGS: readonly Tampering[] = [
   },
   {
     name: "an added transfer",
-    sql: `insert into transfers select gen_random_uuid(), lane_id, sequence, 7, 'post', debit_id, credit_id, 5, null, null, null,
-      group_id, operation_id, recorded_at from transfers where transfer_id = '${idOf("fee")}'`,
+    sql: `insert into transfers (transfer_id, recorded_at, sequence, debit_id, credit_id, amount, lane_id, position, kind,
+      group_id, operation_id) select gen_random_uuid(), recorded_at, sequence, debit_id, credit_id, 5, lane_id, 7, 'post',
+      group_id, operation_id from transfers where transfer_id = '${idOf("fee")}'`,
     finds: [/^batch 3 .*: it recorded 2 transfers, 3 are there/, /^batch 3 .*hash/],
   },
   {
     name: "a transfer outside of every batch",
-    sql: `insert into transfers select gen_random_uuid(), lane_id, 99, 0, 'post', debit_id, credit_id, 5, null, null, null,
-      group_id, operation_id, now() from transfers where transfer_id = '${idOf("fee")}'`,
+    sql: `insert into transfers (transfer_id, recorded_at, sequence, debit_id, credit_id, amount, lane_id, position, kind,
+      group_id, operation_id) select gen_random_uuid(), now(), 99, debit_id, credit_id, 5, lane_id, 0, 'post',
+      group_id, operation_id from transfers where transfer_id = '${idOf("fee")}'`,
     finds: [/^transfers: 10 rows are there, the batches account for 9/],
   },
   {
     name: "a swapped order",
-    sql: `update transfers set position = 1 - position where sequence = 3`,
+    sql: [9, 0, 1]
+      .map((to, n) => `update transfers set position = ${to} where sequence = 3 and position = ${[0, 1, 9][n]}`)
+      .join(";"),
     finds: [/^batch 3 .*hash/],
   },
   {
@@ -156,7 +169,7 @@ const TAMPERINGS: readonly Tampering[] = [
   },
   {
     name: "a forged entry",
-    sql: `update entries set credits_posted = 101 where transfer_id = '${idOf("fund")}' and credits_posted = 100`,
+    sql: `update entries set credits_posted = 101 where ${ofTransfer("fund")} and credits_posted = 100`,
     finds: [
       new RegExp(
         `^batch 1 .*${idOf("fund")}: its entry of ${MERCHANT} says credits_posted 101, the transfers make 100`,
@@ -165,7 +178,7 @@ const TAMPERINGS: readonly Tampering[] = [
   },
   {
     name: "a missing entry",
-    sql: `delete from entries where transfer_id = '${idOf("fee")}' and credits_posted = 1 and debits_posted = 0`,
+    sql: `delete from entries where ${ofTransfer("fee")} and credits_posted = 1 and debits_posted = 0`,
     finds: [/its entry of fees is missing/, /it has 1 entries instead of 2/],
   },
   {
@@ -196,6 +209,24 @@ const TAMPERINGS: readonly Tampering[] = [
     name: "a changed refusal",
     sql: `update refusals set amount = 1 where transfer_id = '${idOf("too much")}'`,
     finds: [/^batch 4 .*hash/],
+  },
+  {
+    name: "an id that is no longer taken",
+    sql: `delete from taken_ids where transfer_id = '${idOf("fee")}'`,
+    finds: [
+      new RegExp(`^batch 3 .*${idOf("fee")}: its id is not taken`),
+      /^9 ids are taken, 10 transfers and refusals/,
+    ],
+  },
+  {
+    name: "an id taken for nothing",
+    sql: "insert into taken_ids select gen_random_uuid(), recorded_at, lane_id, 77 from taken_ids limit 1",
+    finds: [/^11 ids are taken, 10 transfers and refusals/],
+  },
+  {
+    name: "an id that leads to another transfer",
+    sql: `update taken_ids set position = 1 - position where transfer_id = '${idOf("fee")}'`,
+    finds: [new RegExp(`^batch 3 .*${idOf("fee")}: its id is not taken`)],
   },
   {
     name: "a renamed account",

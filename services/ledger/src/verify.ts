@@ -126,6 +126,10 @@ async function verifySizes(tx: Queryable, readings: readonly LaneReading[], repo
     if (there[name] === known) continue;
     say(report, "chain", `${name}: ${there[name]} rows are there, the batches account for ${known}`);
   }
+  if (there.ids !== there.transfers + there.refusals) {
+    const recorded = there.transfers + there.refusals;
+    say(report, "ids", `${there.ids} ids are taken, ${recorded} transfers and refusals are there`);
+  }
 }
 
 function resultOf(readings: readonly LaneReading[], { problems, first_bad_batch }: Report): Verification {
