@@ -12,6 +12,7 @@ import {
   TransferResult,
   TransferState,
 } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
+import type { Caller } from "./caller.ts";
 import type { Promisified } from "./client.ts";
 
 /** Together with the call of a rail (6 s) below the lease of 9 s. */
@@ -28,29 +29,41 @@ const KINDS = {
   release: TransferKind.RELEASE,
 } as const;
 
+export type PostingOrder = { readonly operation: Booked; readonly groups: readonly PostingGroup[] };
+
 /** Posts the groups and answers for each; what a group's refusal means is the caller's to say. */
 export async function postGroups(
   client: LedgerClient,
   operation: Booked,
   groups: readonly PostingGroup[],
 ): Promise<GroupAnswer[]> {
-  const { account, mode, id } = operation;
-  const book = bookOf(mode);
+  const [answers] = await postAll(client, [{ operation, groups }]);
+  return answers ?? [];
+}
+
+/** `postGroups` for many operations by one call, in their order. */
+export async function postAll(client: LedgerClient, orders: readonly PostingOrder[]): Promise<GroupAnswer[][]> {
   const request = {
-    groups: groups.map(({ asset_id, postings }) => ({
-      book,
-      assetId: asset_id,
-      operationId: id,
-      transfers: postings.map(wireOf),
-    })),
+    groups: orders.flatMap(({ operation, groups }) =>
+      groups.map(({ asset_id, postings }) => ({
+        book: bookOf(operation.mode),
+        assetId: asset_id,
+        operationId: operation.id,
+        transfers: postings.map(wireOf),
+      })),
+    ),
   };
-  // Whoever reads the ledger's log finds the operation by it, whoever asked: a request, news or a sweeper.
-  const response = await client.post(request, {
-    caller: { account, mode, operation: id },
-    timeout_ms: LEDGER_TIMEOUT_MS,
-  });
+  const response = await client.post(request, { caller: callerOf(orders), timeout_ms: LEDGER_TIMEOUT_MS });
   if (isRefusal(response)) throw new Error(`ledger refused a post: ${response.refused}`);
-  return response.groups;
+  const answers = [...response.groups];
+  return orders.map(({ groups }) => answers.splice(0, groups.length));
+}
+
+/** Whoever reads the ledger's log finds an operation that was posted by itself; those of a batch are in the books. */
+function callerOf([first, ...others]: readonly PostingOrder[]): Partial<Caller> {
+  if (first === undefined || others.length > 0) return {};
+  const { account, mode, id } = first.operation;
+  return { account, mode, operation: id };
 }
 
 /**

@@ -4,10 +4,12 @@
 import type { Mode } from "@cauri/money/mode";
 import type { Refusal } from "@cauri/money/refusal";
 import { refuse } from "@cauri/money/refusal";
+import { pgBoolArray, pgBytesArray, pgNumArray, pgTextArray } from "./arrays.ts";
 import type { Queryable, Tx } from "./pool.ts";
 
 export { fingerprint } from "./fingerprint.ts";
 
+// Each call is also there for many operations at once (peekAll, claimAll, holdLeases, finishClaims): one statement each.
 // The order of a creation's calls:
 //   peek         before anything is asked of another room: replay, refuse, or go on with what was interrupted
 //   claim        in the transaction that writes the draft: takes the key, the client_ref and the lease
@@ -46,6 +48,9 @@ export type ClaimRequest = {
   readonly decided?: boolean;
 };
 
+/** The right to act for an operation; every write names it and touches one row, or its runner stops. */
+export type Lease = { readonly operation_id: string; readonly lease_no: number };
+
 /** The lease is ours: for a new operation, or for one that goes on where it was interrupted. */
 export type Claimed = { readonly claimed: "new" | "resumed"; readonly operation_id: string; readonly lease_no: number };
 
@@ -70,6 +75,8 @@ export type DueClaim = {
 };
 
 type ClaimRow = {
+  /** Place of the request that it stands in the way of, from 1. */
+  ord: bigint;
   operation_id: string;
   same_key: boolean;
   same_request: boolean;
@@ -83,8 +90,9 @@ type ClaimRow = {
 export async function claim(tx: Tx, request: ClaimRequest): Promise<Claimed | Replayed | Refusal> {
   for (let look = 0; look < MAX_LOOKS; look += 1) {
     // The insert comes first, because a new operation is by far the most frequent; it waits for a rival's commit.
-    if (await insertClaim(tx, request)) return { claimed: "new", operation_id: request.operation_id, lease_no: 1 };
-    const verdict = judge(await readClaims(tx, request), request);
+    if ((await insertClaims(tx, [request])).size === 1)
+      return { claimed: "new", operation_id: request.operation_id, lease_no: 1 };
+    const verdict = judge(await readClaims(tx, [request]), request);
     // Null: the row that stood in the way is gone again (erased, rolled back), so the place is free.
     if (verdict === null) continue;
     if (!("row" in verdict)) return verdict;
@@ -94,19 +102,55 @@ export async function claim(tx: Tx, request: ClaimRequest): Promise<Claimed | Re
   return stillRunning();
 }
 
+/** `claim` for many at once, in their order. What is new costs one statement for all; the rest is decided one by one. */
+export async function claimAll(tx: Tx, requests: readonly ClaimRequest[]): Promise<(Claimed | Replayed | Refusal)[]> {
+  const inserted = await insertClaims(tx, requests);
+  const answers: (Claimed | Replayed | Refusal)[] = [];
+  for (const request of requests) {
+    const { operation_id } = request;
+    // The gateway's own repeat may stand in the same batch, under the same id: one of the two is new.
+    const is_new = inserted.delete(operation_id);
+    answers.push(is_new ? { claimed: "new", operation_id, lease_no: 1 } : await claim(tx, request));
+  }
+  return answers;
+}
+
 /** What `claim` would say, without writing: null where the operation would be new. */
 export async function peek(tx: Queryable, request: ClaimRequest): Promise<Replayed | Resumable | Refusal | null> {
-  const verdict = judge(await readClaims(tx, request), request);
-  return verdict !== null && "row" in verdict ? { resumable: verdict.row.operation_id } : verdict;
+  return verdictOf(await readClaims(tx, [request]), request);
+}
+
+/** `peek` for many at once, in their order. */
+export async function peekAll(
+  tx: Queryable,
+  requests: readonly ClaimRequest[],
+): Promise<(Replayed | Resumable | Refusal | null)[]> {
+  const rows = await readClaims(tx, requests);
+  return requests.map((request, at) =>
+    verdictOf(
+      rows.filter(({ ord }) => ord === BigInt(at + 1)),
+      request,
+    ),
+  );
 }
 
 /** Locks the claim for the rest of the transaction; false means that another runner has taken over, and this one stops. */
 export async function holdLease(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
-  const { rowCount } = await tx.query(
-    `select 1 from claims where operation_id = $1 and lease_no = $2 and state <> 'done' for no key update`,
-    [operation_id, lease_no],
+  return (await holdLeases(tx, [{ operation_id, lease_no }])).has(operation_id);
+}
+
+/** `holdLease` for many at once: the operations whose lease still stands. */
+export async function holdLeases(tx: Tx, leases: readonly Lease[]): Promise<Set<string>> {
+  if (leases.length === 0) return new Set();
+  const { rows } = await tx.query<{ operation_id: string }>(
+    `select c.operation_id
+       from claims c join unnest($1::text[], $2::integer[]) as l (operation_id, lease_no)
+         on c.operation_id = l.operation_id and c.lease_no = l.lease_no
+      where c.state <> 'done'
+      order by c.operation_id for no key update of c`,
+    leaseArrays(leases),
   );
-  return rowCount === 1;
+  return new Set(rows.map(({ operation_id }) => operation_id));
 }
 
 /** The operation became visible: a second use of its client_ref is `already_exists` from here, and no erasure follows. */
@@ -115,9 +159,21 @@ export function decideClaim(tx: Tx, operation_id: string, lease_no: number): Pro
 }
 
 /** The operation stands: from here its key answers with a replay. */
-export function finishClaim(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
-  const done = `update claims set state = 'done', decided = true, lease_until = null, told_at = null, due_at = null`;
-  return touch(tx, done, operation_id, lease_no);
+export async function finishClaim(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
+  return (await finishClaims(tx, [{ operation_id, lease_no }])) === 1;
+}
+
+/** `finishClaim` for many at once, of which `holdLeases` has said that they stand; how many they were. */
+export async function finishClaims(tx: Tx, leases: readonly Lease[]): Promise<number> {
+  if (leases.length === 0) return 0;
+  const { rowCount } = await tx.query(
+    `update claims c
+        set state = 'done', decided = true, lease_until = null, told_at = null, due_at = null
+       from unnest($1::text[], $2::integer[]) as l (operation_id, lease_no)
+      where c.operation_id = l.operation_id and c.lease_no = l.lease_no and c.state <> 'done'`,
+    leaseArrays(leases),
+  );
+  return rowCount ?? 0;
 }
 
 /**
@@ -207,6 +263,11 @@ export async function forgetKeys(tx: Queryable, older_than: Date, limit = 1000):
   return rows[0]?.forgotten ?? 0;
 }
 
+function verdictOf(rows: readonly ClaimRow[], request: ClaimRequest): Replayed | Resumable | Refusal | null {
+  const verdict = judge(rows, request);
+  return verdict !== null && "row" in verdict ? { resumable: verdict.row.operation_id } : verdict;
+}
+
 /** Decides by the rows that share the key, the id or the client_ref; a row comes back where its lease may be taken. */
 function judge(rows: readonly ClaimRow[], request: ClaimRequest): Replayed | Refusal | { row: ClaimRow } | null {
   const own =
@@ -238,52 +299,67 @@ function stillRunning(): Refusal {
   });
 }
 
-/** Two that race here both come out right: one inserts, the other waits for its commit and then inserts nothing. */
-async function insertClaim(tx: Tx, request: ClaimRequest): Promise<boolean> {
-  const { rowCount } = await tx.query(
+/**
+ * The operations that were inserted. Two that race here both come out right: one inserts, the other waits for its commit
+ * and then inserts nothing. Sorted, so that two batches with the same keys wait for each other instead of deadlocking.
+ */
+async function insertClaims(tx: Tx, requests: readonly ClaimRequest[]): Promise<Set<string>> {
+  const { rows } = await tx.query<{ operation_id: string }>(
     `insert into claims
        (operation_id, account, mode, route, kind, key, client_ref, fingerprint, decided, lease_until, due_at)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $11, clock_timestamp() + $9 * interval '1 millisecond',
-             clock_timestamp() + ($9 + $10) * interval '1 millisecond')
-     on conflict do nothing`,
+     select r.operation_id, r.account, r.mode, r.route, r.kind, r.key, r.client_ref, r.fingerprint, r.decided,
+            clock_timestamp() + r.lease_ms * interval '1 millisecond',
+            clock_timestamp() + (r.lease_ms + $11) * interval '1 millisecond'
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
+                   $9::boolean[], $10::integer[])
+         as r (operation_id, account, mode, route, kind, key, client_ref, fingerprint, decided, lease_ms)
+      order by r.account, r.mode, r.key, r.client_ref, r.operation_id
+     on conflict do nothing
+     returning operation_id`,
     [
-      request.operation_id,
-      request.account,
-      request.mode,
-      request.route,
-      request.kind,
-      request.key,
-      request.client_ref,
-      request.fingerprint,
-      request.lease_ms,
+      ...requestArrays(requests),
+      pgBoolArray(requests.map(({ decided }) => decided ?? false)),
+      pgNumArray(requests.map(({ lease_ms }) => lease_ms)),
       SWEEP_GRACE_MS,
-      request.decided ?? false,
     ],
   );
-  return rowCount === 1;
+  return new Set(rows.map(({ operation_id }) => operation_id));
 }
 
-async function readClaims(tx: Queryable, request: ClaimRequest): Promise<ClaimRow[]> {
+async function readClaims(tx: Queryable, requests: readonly ClaimRequest[]): Promise<ClaimRow[]> {
   const { rows } = await tx.query<ClaimRow>(
-    `select operation_id, state, decided, lease_no, coalesce(lease_until <= clock_timestamp(), false) as lease_over,
-            coalesce(route = $4 and key = $6, false) as same_key,
-            account = $2 and mode = $3 and route = $4 and fingerprint = $8 as same_request
-       from claims
-      where operation_id = $1
-         or (account = $2 and mode = $3 and route = $4 and key = $6)
-         or (account = $2 and mode = $3 and kind = $5 and client_ref = $7)`,
-    [
-      request.operation_id,
-      request.account,
-      request.mode,
-      request.route,
-      request.kind,
-      request.key,
-      request.client_ref,
-      request.fingerprint,
-    ],
+    `select r.ord, c.operation_id, c.state, c.decided, c.lease_no,
+            coalesce(c.lease_until <= clock_timestamp(), false) as lease_over,
+            coalesce(c.route = r.route and c.key = r.key, false) as same_key,
+            c.account = r.account and c.mode = r.mode and c.route = r.route and c.fingerprint = r.fingerprint as same_request
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
+            with ordinality as r (operation_id, account, mode, route, kind, key, client_ref, fingerprint, ord)
+       join claims c on c.operation_id = r.operation_id
+         or (c.account = r.account and c.mode = r.mode and c.route = r.route and c.key = r.key)
+         or (c.account = r.account and c.mode = r.mode and c.kind = r.kind and c.client_ref = r.client_ref)`,
+    requestArrays(requests),
   );
   return rows;
+}
+
+function requestArrays(requests: readonly ClaimRequest[]): string[] {
+  return [
+    pgTextArray(requests.map(({ operation_id }) => operation_id)),
+    pgTextArray(requests.map(({ account }) => account)),
+    pgTextArray(requests.map(({ mode }) => mode)),
+    pgTextArray(requests.map(({ route }) => route)),
+    pgTextArray(requests.map(({ kind }) => kind)),
+    pgTextArray(requests.map(({ key }) => key)),
+    pgTextArray(requests.map(({ client_ref }) => client_ref)),
+    pgBytesArray(requests.map((request) => request.fingerprint)),
+  ];
+}
+
+function leaseArrays(leases: readonly Lease[]): string[] {
+  return [
+    pgTextArray(leases.map(({ operation_id }) => operation_id)),
+    pgNumArray(leases.map(({ lease_no }) => lease_no)),
+  ];
 }
 
 /** Raises the lease's number, unless somebody else did so first: then null, and the caller looks again. */

@@ -2,6 +2,8 @@
 // one commit, and a lone caller waits for nobody. It pushes back instead of queueing without end.
 // The caller sorts a batch by key where its statement locks rows; the results come back in the order of the items.
 
+import { isUnavailable } from "./pool.ts";
+
 export type Coalescing<I, O> = {
   /** Does a whole batch; answers in the order of the items. An Error in an item's place fails that item alone. */
   run: (batch: I[]) => Promise<(O | Error)[]>;
@@ -68,7 +70,9 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
         else entry.resolve(result as O);
       }
     } catch (error) {
-      if (batch.length === 1 || options.retry_alone !== true) for (const entry of batch) entry.reject(error);
+      // With the database away each would fail alike, one after another, for longer than anybody waits.
+      const alone = options.retry_alone === true && batch.length > 1 && !isUnavailable(error);
+      if (!alone) for (const entry of batch) entry.reject(error);
       else for (const entry of batch) await settle([entry]);
     } finally {
       under_way -= batch.length;
@@ -87,4 +91,18 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
       // A microtask later, so that the callers of this very tick share the first batch.
       queueMicrotask(work);
     });
+}
+
+/** One coalescer for each owner (a pool, a client), made when it is first used and gone with it. */
+export function coalescePer<K extends object, I, O>(
+  open: (owner: K) => Coalescing<I, O>,
+): (owner: K, item: I) => Promise<O> {
+  const opened = new WeakMap<K, (item: I) => Promise<O>>();
+  return (owner, item) => {
+    const known = opened.get(owner);
+    if (known !== undefined) return known(item);
+    const made = coalesce(open(owner));
+    opened.set(owner, made);
+    return made(item);
+  };
 }

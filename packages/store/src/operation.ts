@@ -2,7 +2,20 @@
 // what nobody came back for. The steps themselves are the room's.
 
 import { isRefusal, type Refusal, refuse } from "@cauri/money/refusal";
-import { type ClaimRequest, claim, type DueClaim, dueClaims, peek, type Replayed, yieldLease } from "./claims.ts";
+import {
+  type ClaimRequest,
+  claim,
+  claimAll,
+  type DueClaim,
+  dueClaims,
+  eraseClaim,
+  type Lease,
+  peek,
+  peekAll,
+  type Replayed,
+  yieldLease,
+} from "./claims.ts";
+import { coalescePer } from "./coalescer.ts";
 import { type Log, type Pool, type Tx, transact } from "./pool.ts";
 import { type Loop, startLoop } from "./sweeper.ts";
 
@@ -10,8 +23,14 @@ import { type Loop, startLoop } from "./sweeper.ts";
 const SWEEP_EVERY_MS = 500;
 const SWEEP_LIMIT = 100;
 
-/** The right to act for an operation; every write names it and touches one row, or its runner stops. */
-export type Lease = { readonly operation_id: string; readonly lease_no: number };
+/** Creations of one transaction: bounds how long it holds its locks. */
+const BATCH = 100;
+/** Creations that may wait for the next one: more than that is answered 503. */
+const WAITING = 2_000;
+/** Who waited this long for its turn gets its 503 while its caller (8 s) still listens. */
+const WAIT_MS = 4_000;
+
+export type { Lease } from "./claims.ts";
 
 /** A new operation with what its first transaction wrote, or an interrupted one to go on with. */
 export type Begun<Written> =
@@ -45,6 +64,73 @@ export async function beginOperation<Draft extends object, Written>(
     if (error instanceof Gone) return goneMeanwhile();
     throw error;
   });
+}
+
+type Start<Draft> = { readonly request: ClaimRequest; readonly draft: Draft | null };
+
+/** Looks of the same moment share one statement. */
+const look = coalescePer((pool: Pool) => ({
+  run: (requests: ClaimRequest[]) => peekAll(pool, requests),
+  max_batch: BATCH,
+  max_waiting: WAITING,
+}));
+
+/**
+ * `beginOperation` for a room that creates many: creations of the same moment share their statements and their commit.
+ * One that fails fails alone: the others are begun again without it. `write` writes the first rows of all, in their order.
+ */
+export function beginTogether<Draft extends object, Written>(
+  write: (tx: Tx, drafts: readonly Draft[]) => Promise<readonly Written[]>,
+): (
+  pool: Pool,
+  request: ClaimRequest,
+  prepare: () => Promise<Draft | Refusal>,
+) => Promise<Begun<Written> | Replayed | Refusal> {
+  const start = coalescePer((pool: Pool) => ({
+    run: (batch: Start<Draft>[]) => transact(pool, (tx) => startAll(tx, batch, write)),
+    max_batch: BATCH,
+    max_waiting: WAITING,
+    max_wait_ms: WAIT_MS,
+    retry_alone: true,
+  }));
+  return async (pool, request, prepare) => {
+    const seen = await look(pool, request);
+    if (seen !== null && !("resumable" in seen)) return seen;
+    const draft = seen === null ? await prepare() : null;
+    if (isRefusal(draft)) return draft;
+    return await start(pool, { request, draft });
+  };
+}
+
+async function startAll<Draft extends object, Written>(
+  tx: Tx,
+  batch: readonly Start<Draft>[],
+  write: (tx: Tx, drafts: readonly Draft[]) => Promise<readonly Written[]>,
+): Promise<(Begun<Written> | Replayed | Refusal)[]> {
+  const claims = await claimAll(
+    tx,
+    batch.map(({ request }) => request),
+  );
+  const is_new = (at: number) => {
+    const claimed = claims[at];
+    return claimed !== undefined && "claimed" in claimed && claimed.claimed === "new";
+  };
+  const drafts = batch.flatMap(({ draft }, at) => (draft !== null && is_new(at) ? [draft] : []));
+  const written = drafts.length === 0 ? [] : [...(await write(tx, drafts))];
+  const begun: (Begun<Written> | Replayed | Refusal)[] = [];
+  for (const [at, claimed] of claims.entries()) {
+    if (!("claimed" in claimed)) {
+      begun.push(claimed);
+      continue;
+    }
+    const lease = { operation_id: claimed.operation_id, lease_no: claimed.lease_no };
+    if (claimed.claimed === "resumed") begun.push({ begun: "resumed", lease });
+    else if (batch[at]?.draft === null) {
+      await eraseClaim(tx, lease.operation_id, lease.lease_no);
+      begun.push(goneMeanwhile());
+    } else begun.push({ begun: "new", lease, written: written.shift() as Written });
+  }
+  return begun;
 }
 
 /** Runs steps under a lease; a fault gives the lease back, so that the caller's retry need not wait for its end. */

@@ -3,7 +3,8 @@
 
 import { move } from "@cauri/money/moves";
 import { Counter } from "@cauri/rpc/metrics";
-import { finishClaim } from "@cauri/store/claims";
+import { finishClaim, finishClaims, holdLeases } from "@cauri/store/claims";
+import { coalescePer } from "@cauri/store/coalescer";
 import type { Lease } from "@cauri/store/operation";
 import { appendEvents } from "@cauri/store/outbox";
 import { type Log, type Pool, type Tx, transact } from "@cauri/store/pool";
@@ -21,11 +22,15 @@ import {
   type RailWord,
 } from "./payment.ts";
 import type { Rails } from "./rails.ts";
-import { type Change, findPayment, movePayment, recordNews, recordOffer } from "./store.ts";
+import { type Change, findPayment, movePayments, recordNews, recordOffer } from "./store.ts";
 import { eventOf, type PaymentEvent } from "./view.ts";
 
 /** Each new look means that someone else moved the payment meanwhile; it has fewer states than this. */
 const MAX_LOOKS = 5;
+/** Payments of one transaction, how many may wait for the next one, and how long: within the patience of a caller (8 s). */
+const MAX_BATCH = 100;
+const MAX_WAITING = 2_000;
+const MAX_WAIT_MS = 4_000;
 
 export type Rooms = { readonly pool: Pool; readonly ledger: Ledger; readonly rails: Rails; readonly log: Log };
 
@@ -64,7 +69,7 @@ export async function applyWord(rooms: Rooms, from: Payment, word: RailWord, lea
     const drawn = isStale(payment, word) ? null : move(paymentMoves, payment.status, news);
     if (drawn === null) return await keepAside(rooms, payment, word, news, lease);
     const carried = await carryOut(rooms, payment, word, news);
-    const written = await write(rooms.pool, payment, carried, lease);
+    const written = await write(rooms.pool, { payment, carried, lease });
     if (written !== null) {
       moved.inc({ status: written.status, source: carried.word.source });
       return written;
@@ -126,30 +131,59 @@ async function bookMispaid({ ledger, log }: Rooms, payment: Payment, word: RailW
   );
 }
 
-/** State, history, event and the end of the claim, in one transaction; null: the payment was not in that state any more. */
-async function write(pool: Pool, payment: Payment, carried: Carried, lease: Lease | null): Promise<Payment | null> {
-  const { word, news, to, event } = carried;
+type Move = { readonly payment: Payment; readonly carried: Carried; readonly lease: Lease | null };
+
+/** Moves of the same moment share their statements and their commit; one that fails fails alone. */
+const write = coalescePer<Pool, Move, Payment | null>((pool) => ({
+  run: (moves) => transact(pool, (tx) => writeMoves(tx, moves)),
+  max_batch: MAX_BATCH,
+  max_waiting: MAX_WAITING,
+  max_wait_ms: MAX_WAIT_MS,
+  retry_alone: true,
+}));
+
+/** State, history, event and the end of the claim; null where the payment was not in that state any more. */
+async function writeMoves(tx: Tx, moves: readonly Move[]): Promise<(Payment | null | LeaseLost)[]> {
+  const leases = moves.flatMap(({ lease }) => (lease === null ? [] : [lease]));
+  const held = await holdLeases(tx, leases);
+  const stands = ({ lease }: Move) => lease === null || held.has(lease.operation_id);
+  // One payment once: of two who would move it from the same state the second looks again.
+  const ids = new Set<string>();
+  const tried = moves.filter((move) => stands(move) && !ids.has(move.payment.id) && ids.add(move.payment.id));
+  const rows = await movePayments(
+    tx,
+    tried.map(({ payment, carried }) => ({ payment, change: changeOf(payment, carried) })),
+  );
+  const moved = new Map<Move, Payment>();
+  for (const [at, move] of tried.entries()) {
+    const row = rows[at] ?? null;
+    if (row !== null) moved.set(move, row);
+  }
+  const done = [...moved.entries()];
+  const events = done.flatMap(([{ carried }, row]) =>
+    carried.event === null ? [] : [eventOf(row, carried.event as PaymentEvent)],
+  );
+  const news = done.map(([{ carried }, row]) => ({
+    payment_id: row.id,
+    word: carried.word,
+    says: carried.news,
+    applied: true,
+  }));
+  const ended = done.flatMap(([{ lease }]) => (lease === null ? [] : [lease]));
+  // Not awaited: they leave together with the commit, where an error of theirs would surface.
+  for (const last of [finishClaims(tx, ended), recordNews(tx, news), appendEvents(tx, events)]) void last.catch(ignore);
+  return moves.map((move) => (stands(move) ? (moved.get(move) ?? null) : new LeaseLost(move.payment.id)));
+}
+
+function changeOf(payment: Payment, { word, to, event }: Carried): Change {
   const stays = to === payment.status;
-  const change: Change = {
+  return {
     to,
     told: event !== null,
     failure_code: stays ? payment.failure_code : to === "failed" ? (word.failure_code ?? "unknown") : null,
     rail_version: word.version,
     offer: word.offer,
   };
-  try {
-    return await transact(pool, async (tx) => {
-      // The two are sent together; a lease that is lost takes everything back.
-      const [, row] = await Promise.all([endClaim(tx, lease), movePayment(tx, payment, change)]);
-      if (row === null) throw new Overtaken();
-      if (event !== null) void appendEvents(tx, [eventOf(row, event as PaymentEvent)]).catch(ignore);
-      void recordNews(tx, [{ payment_id: row.id, word, says: news, applied: true }]).catch(ignore);
-      return row;
-    });
-  } catch (error) {
-    if (error instanceof Overtaken) return null;
-    throw error;
-  }
 }
 
 /** Stale news, and news for which no arrow is drawn: kept in the history, they change nothing. */
@@ -173,7 +207,7 @@ async function keepAside(
   });
 }
 
-/** Part of each of a runner's transactions: names the lease and touches one row, or the runner stops. */
+/** Part of each transaction of a single runner: names the lease and touches one row, or the runner stops. */
 async function endClaim(tx: Tx, lease: Lease | null): Promise<void> {
   if (lease === null) return;
   if (!(await finishClaim(tx, lease.operation_id, lease.lease_no))) throw new LeaseLost(lease.operation_id);
@@ -189,9 +223,6 @@ function settled(payment: Payment): { readonly to: PaymentStatus; readonly event
   const { to, event } = arrowOf(payment, "settle");
   return { to, event };
 }
-
-/** Rolls the transaction back: the payment is to be looked at again. */
-class Overtaken extends Error {}
 
 /** Its error surfaces at the commit (see `Tx`). */
 function ignore(): void {}

@@ -9,13 +9,15 @@ import type { CreatePaymentRequest } from "@cauri/proto/ts/cauri/collections/v1/
 import type { Caller } from "@cauri/rpc/caller";
 import { type ClaimRequest, type DueClaim, fingerprint, finishClaim, tellUnfinished } from "@cauri/store/claims";
 import type { Clocks } from "@cauri/store/clock";
-import { beginOperation, type Lease, underLease } from "@cauri/store/operation";
+import { beginTogether, type Lease, underLease } from "@cauri/store/operation";
 import { appendEvents } from "@cauri/store/outbox";
 import { type Tx, transact } from "@cauri/store/pool";
 import { applyWord, LeaseLost, type Rooms, reread } from "./apply.ts";
 import { decideCreation } from "./creation.ts";
 import { type Answer, acceptedBy, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
-import { findPayment, insertPayment, type NewPayment } from "./store.ts";
+import { decideCreation } from "./creation.ts";
+import { type Answer, acceptedBy, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
+import { findPayment, insertPayments, type NewPayment } from "./store.ts";
 import { eventOf } from "./view.ts";
 
 /** The route's deadline of 8 s and one second more (wire.md). */
@@ -95,10 +97,7 @@ function claimOf(rooms: Creation, request: CreatePaymentRequest, caller: Caller,
 async function beginWithReference(rooms: Creation, claim: ClaimRequest, request: CreatePaymentRequest, caller: Caller) {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await beginOperation(rooms.pool, claim, {
-        prepare: () => prepare(rooms, request, caller, claim.operation_id),
-        write: (tx, draft: NewPayment) => writeFirst(tx, draft),
-      });
+      return await begin(rooms.pool, claim, () => prepare(rooms, request, caller, claim.operation_id));
     } catch (error) {
       if (attempt === REFERENCE_ATTEMPTS || !isReferenceClash(error)) throw error;
     }
@@ -151,12 +150,14 @@ async function prepare(
   };
 }
 
-async function writeFirst(tx: Tx, draft: NewPayment): Promise<Payment> {
-  const payment = await insertPayment(tx, draft);
+/** The first rows of creations of the same moment. */
+const begin = beginTogether(async (tx: Tx, drafts: readonly NewPayment[]): Promise<Payment[]> => {
+  const payments = await insertPayments(tx, drafts);
+  const events = payments.map((payment) => eventOf(payment, "payment.initiated"));
   // Not awaited: it leaves together with the commit, where its error would surface.
-  void appendEvents(tx, [eventOf(payment, "payment.initiated")]).catch(() => {});
-  return payment;
-}
+  void appendEvents(tx, events).catch(() => {});
+  return payments;
+});
 
 /** From `initiated` on: the rail, and what its answer means. */
 async function runPayment(rooms: Creation, payment: Payment, lease: Lease, request_id: string) {

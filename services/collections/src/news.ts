@@ -11,8 +11,8 @@ import { findPayments, recordNews } from "./store.ts";
 
 const RAIL_SUBJECTS = ["cauri.rails.collection.>"];
 
-/** Payments of one batch that are worked on at once: fewer than the pool has connections. */
-const PARALLEL = 8;
+/** Payments of one batch that are worked on at once: all, because their steps share statements and calls. */
+const PARALLEL = 100;
 
 const SAYS = { pending: "accept", success: "settle", failed: "reject", cancelled: "cancel" } as const;
 

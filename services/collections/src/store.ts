@@ -60,83 +60,99 @@ type Row = Omit<Payment, "payer"> & {
   readonly payer_email: string | null;
 };
 
-/** One statement: the list number and created_at are taken from the merchant's head, which is locked until the commit. */
-export async function insertPayment(tx: Tx, payment: NewPayment): Promise<Payment> {
-  const { payer } = payment;
+/**
+ * One statement for all: the list numbers and times are taken from the merchants' heads, which are locked until the
+ * commit. The payments come back in the order in which they were given.
+ */
+export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): Promise<Payment[]> {
   const { rows } = await tx.query<Row>(
-    `insert into payments (
+    `with given as materialized (
+       select * from rows from (json_to_recordset($1::json) as (
+         id text, account text, mode text, reference text, client_ref text, amount_minor bigint, fee_minor bigint,
+         asset_id text, currency text, scale smallint, platform_id text, rails text[], forced boolean, merchant_name text,
+         description text, return_url text, cancel_url text, metadata json, has_payer boolean, payer_phone text,
+         payer_name text, payer_email text, expires_in_s integer)) with ordinality as g (
+         id, account, mode, reference, client_ref, amount_minor, fee_minor, asset_id, currency, scale, platform_id, rails,
+         forced, merchant_name, description, return_url, cancel_url, metadata, has_payer, payer_phone, payer_name,
+         payer_email, expires_in_s, ord)),
+     taken as (
+       select * from number_rows('payment', (select array_agg(account order by ord) from given),
+                                            (select array_agg(mode order by ord) from given)))
+     insert into payments (
        id, account, mode, n, reference, client_ref, status, amount_minor, fee_minor, asset_id, currency, scale,
        platform_id, rails, forced, merchant_name, description, return_url, cancel_url, metadata,
        has_payer, payer_phone, payer_name, payer_email,
        version, expires_at, check_at, created_at, updated_at)
-     select $1, $2, $3, taken.n, $4, $5, 'initiated', $6::bigint, $7::bigint, $8, $9, $10::smallint,
-            $11, $12::text[], $13::boolean, $14, $15, $16, $17, $18::json,
-            $19::boolean, $20, $21, $22,
-            1, taken.expires_at, taken.expires_at, taken.created_at, taken.created_at
-       from (select n, created_at, created_at + $23::integer * interval '1 second' as expires_at
-               from number_rows('payment', array[$2::text], array[$3::text])) taken
+     select g.id, g.account, g.mode, t.n, g.reference, g.client_ref, 'initiated', g.amount_minor, g.fee_minor, g.asset_id,
+            g.currency, g.scale, g.platform_id, g.rails, g.forced, g.merchant_name, g.description, g.return_url,
+            g.cancel_url, g.metadata, g.has_payer, g.payer_phone, g.payer_name, g.payer_email,
+            1, t.created_at + g.expires_in_s * interval '1 second', t.created_at + g.expires_in_s * interval '1 second',
+            t.created_at, t.created_at
+       from given g join taken t on t.ord = g.ord
      returning *`,
-    [
-      payment.id,
-      payment.account,
-      payment.mode,
-      payment.reference,
-      payment.client_ref,
-      payment.amount_minor,
-      payment.fee_minor,
-      payment.asset_id,
-      payment.currency,
-      payment.scale,
-      payment.platform_id,
-      pgTextArray(payment.rails),
-      payment.forced,
-      payment.merchant_name,
-      payment.description,
-      payment.return_url,
-      payment.cancel_url,
-      payment.metadata === null ? null : JSON.stringify(payment.metadata),
-      payer !== null,
-      payer?.phone ?? null,
-      payer?.name ?? null,
-      payer?.email ?? null,
-      payment.expires_in_s,
-    ],
+    [JSON.stringify(payments.map(inJson))],
   );
-  const row = rows[0];
-  if (row === undefined) throw new Error("an insert of a payment returned no row");
-  return paymentOf(row);
+  const inserted = new Map(rows.map((row) => [row.id, paymentOf(row)]));
+  return payments.map(({ id }) => {
+    const payment = inserted.get(id);
+    if (payment === undefined) throw new Error("an insert of payments returned no row");
+    return payment;
+  });
 }
 
-/** Moves a payment on from the state and version in which it was read; null: someone else was first. */
-export async function movePayment(tx: Tx, payment: Payment, change: Change): Promise<Payment | null> {
-  const { offer } = change;
+/** As `insertPayments` reads it: a JSON number would not hold every amount of a bigint. */
+function inJson({ payer, amount_minor, fee_minor, ...payment }: NewPayment): object {
+  return {
+    ...payment,
+    amount_minor: String(amount_minor),
+    fee_minor: String(fee_minor),
+    has_payer: payer !== null,
+    payer_phone: payer?.phone ?? null,
+    payer_name: payer?.name ?? null,
+    payer_email: payer?.email ?? null,
+  };
+}
+
+/**
+ * Moves payments on, each from the state and version in which it was read; where someone else was first its place is
+ * null. One payment stands in a batch once.
+ */
+export async function movePayments(
+  tx: Tx,
+  moves: readonly { readonly payment: Payment; readonly change: Change }[],
+): Promise<(Payment | null)[]> {
+  const text = (of: (move: (typeof moves)[number]) => string | null) => pgTextArray(moves.map(of));
   const { rows } = await tx.query<Row>(
-    `update payments
-        set status = $4, version = version + $5, failure_code = $6,
-            rail_version = greatest(rail_version, $7),
-            rail = coalesce($8, rail), payment_url = coalesce($9, payment_url),
-            deep_link = coalesce($10, deep_link), qr = coalesce($11, qr),
-            updated_at = greatest(updated_at, now_of(account, mode)),
-            completed_at = case when $4 in ('initiated', 'pending') then null
-                                when $4 = status then completed_at
-                                else greatest(updated_at, now_of(account, mode)) end
-      where id = $1 and status = $2 and version = $3
-     returning *`,
+    `update payments p
+        set status = m.status, version = p.version + m.told, failure_code = m.failure_code,
+            rail_version = greatest(p.rail_version, m.rail_version),
+            rail = coalesce(m.rail, p.rail), payment_url = coalesce(m.payment_url, p.payment_url),
+            deep_link = coalesce(m.deep_link, p.deep_link), qr = coalesce(m.qr, p.qr),
+            updated_at = greatest(p.updated_at, now_of(p.account, p.mode)),
+            completed_at = case when m.status in ('initiated', 'pending') then null
+                                when m.status = p.status then p.completed_at
+                                else greatest(p.updated_at, now_of(p.account, p.mode)) end
+       from unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::bigint[],
+                   $8::text[], $9::text[], $10::text[], $11::text[])
+         as m (id, was, version, status, told, failure_code, rail_version, rail, payment_url, deep_link, qr)
+      where p.id = m.id and p.status = m.was and p.version = m.version
+     returning p.*`,
     [
-      payment.id,
-      payment.status,
-      payment.version,
-      change.to,
-      change.told ? 1 : 0,
-      change.failure_code,
-      change.rail_version,
-      offer.rail,
-      offer.payment_url,
-      offer.deep_link,
-      offer.qr,
+      text(({ payment }) => payment.id),
+      text(({ payment }) => payment.status),
+      pgNumArray(moves.map(({ payment }) => payment.version)),
+      text(({ change }) => change.to),
+      pgNumArray(moves.map(({ change }) => (change.told ? 1 : 0))),
+      text(({ change }) => change.failure_code),
+      pgNumArray(moves.map(({ change }) => change.rail_version)),
+      text(({ change }) => change.offer.rail),
+      text(({ change }) => change.offer.payment_url),
+      text(({ change }) => change.offer.deep_link),
+      text(({ change }) => change.offer.qr),
     ],
   );
-  return rows[0] === undefined ? null : paymentOf(rows[0]);
+  const moved = new Map(rows.map((row) => [row.id, paymentOf(row)]));
+  return moves.map(({ payment }) => moved.get(payment.id) ?? null);
 }
 
 /** What the rail gave to charge the payer with, when its news came before its answer. */
