@@ -15,8 +15,6 @@ import { type Tx, transact } from "@cauri/store/pool";
 import { applyWord, LeaseLost, type Rooms, reread } from "./apply.ts";
 import { decideCreation } from "./creation.ts";
 import { type Answer, acceptedBy, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
-import { decideCreation } from "./creation.ts";
-import { type Answer, acceptedBy, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
 import { findPayment, insertPayments, type NewPayment } from "./store.ts";
 import { eventOf } from "./view.ts";
 

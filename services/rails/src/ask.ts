@@ -3,11 +3,11 @@
 
 import { transact } from "@cauri/store/pool";
 import { isFinal, pollDelay_s, type RailAnswer } from "./attempt.ts";
-import { type Attempt, lockAttempt, lockDuePolls, readAttempt, schedulePolls } from "./attempt-store.ts";
+import { type Attempt, lockDuePolls, readAttempt, schedulePolls } from "./attempt-store.ts";
 import { askCharge } from "./call.ts";
 import { sentCharge } from "./collect.ts";
 import type { House } from "./house.ts";
-import { pollIn_s, recordAnswer } from "./record.ts";
+import { pollIn_s, recordTold } from "./record.ts";
 
 /** Questions under way at once; together they take as long as the slowest one, 5 s at most. */
 const POLLS_AT_ONCE = 32;
@@ -30,11 +30,8 @@ async function askAttempt(house: House, attempt: Attempt): Promise<Asked> {
     return { attempt, answer: null };
   }
   const answer = await askCharge(house, connector, sentCharge(attempt));
-  const after = await transact(house.pool, async (tx) => {
-    const locked = await lockAttempt(tx, attempt.operation_id);
-    if (locked === null) throw new Error("an attempt is gone: attempts are never deleted");
-    return recordAnswer(tx, locked, answer, "ask");
-  });
+  const { operation_id } = attempt;
+  const after = await recordTold(house.pool, { operation_id, answer, source: "ask", lease_no: null });
   return { attempt: after, answer };
 }
 

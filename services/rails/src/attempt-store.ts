@@ -2,7 +2,7 @@
 
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
-import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
 import type { AttemptState, Handoff, NewsSource, RailAnswer } from "./attempt.ts";
 import { dueRows } from "./due.ts";
@@ -87,6 +87,47 @@ export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt>
   return locked;
 }
 
+/**
+ * Writes new attempts down as being sent, under a lease each, and answers them by operation; what is there already is
+ * left alone, and missing in the answer.
+ */
+export async function openSending(
+  tx: Tx,
+  attempts: readonly { readonly attempt: NewAttempt; readonly rail: string; readonly connector: string }[],
+): Promise<Map<string, bigint>> {
+  const text = (of: (attempt: NewAttempt) => string) => pgTextArray(attempts.map(({ attempt }) => of(attempt)));
+  const { rows } = await tx.query<{ operation_id: string; lease_no: bigint }>(
+    `insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id,
+                           expires_at, rail, connector, state, sends, lease_no, lease_until, next_poll_at,
+                           created_at, updated_at)
+     select n.*, 'sending', 1, 1, clock_timestamp() + $13 * interval '1 millisecond',
+            now_of(n.account, n.mode) + $13 * interval '1 millisecond', now_of(n.account, n.mode), now_of(n.account, n.mode)
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::smallint[],
+                   $9::text[], $10::timestamptz[], $11::text[], $12::text[])
+         as n (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id, expires_at,
+               rail, connector)
+      order by n.operation_id
+     on conflict (operation_id) do nothing
+     returning operation_id, lease_no`,
+    [
+      text(({ operation_id }) => operation_id),
+      text(({ account }) => account),
+      text(({ mode }) => mode),
+      text(({ reference }) => reference),
+      pgNumArray(attempts.map(({ attempt }) => attempt.amount_minor)),
+      text(({ asset_id }) => asset_id),
+      text(({ currency }) => currency),
+      pgNumArray(attempts.map(({ attempt }) => attempt.scale)),
+      text(({ platform_id }) => platform_id),
+      pgTimeArray(attempts.map(({ attempt }) => attempt.expires_at)),
+      pgTextArray(attempts.map(({ rail }) => rail)),
+      pgTextArray(attempts.map(({ connector }) => connector)),
+      LEASE_MS,
+    ],
+  );
+  return new Map(rows.map(({ operation_id, lease_no }) => [operation_id, lease_no]));
+}
+
 export async function lockAttempt(tx: Tx, operation_id: string): Promise<Attempt | null> {
   const { rows } = await tx.prepared<Attempt>(
     { name: "attempt_lock", text: `${READ} where a.operation_id = $1 for update` },
@@ -95,16 +136,22 @@ export async function lockAttempt(tx: Tx, operation_id: string): Promise<Attempt
   return rows[0] ?? null;
 }
 
-/** By the name that the rail knows. One that turned the call down is heard too; one that was never called is not. */
-export async function lockByReference(tx: Tx, connector: string, reference: string): Promise<Attempt | null> {
-  const { rows } = await tx.prepared<Attempt>(
-    {
-      name: "attempt_lock_reference",
-      text: `${READ} where a.reference = $1 and a.connector = $2 for update`,
-    },
-    [reference, connector],
+/** Locks many, in the order of their ids. */
+export async function lockAttempts(tx: Tx, operation_ids: readonly string[]): Promise<Map<string, Attempt>> {
+  const { rows } = await tx.query<Attempt>(
+    `${READ} where a.operation_id = any($1::text[]) order by a.operation_id for update of a`,
+    [pgTextArray(operation_ids)],
   );
-  return rows[0] ?? null;
+  return new Map(rows.map((attempt) => [attempt.operation_id, attempt]));
+}
+
+/** The operations behind references, the names that rails know. */
+export async function operationsOf(tx: Queryable, references: readonly string[]): Promise<Map<string, string>> {
+  const { rows } = await tx.query<{ reference: string; operation_id: string }>(
+    "select reference, operation_id from attempts where reference = any($1::text[])",
+    [pgTextArray(references)],
+  );
+  return new Map(rows.map(({ reference, operation_id }) => [reference, operation_id]));
 }
 
 export async function readAttempt(db: Queryable, operation_id: string): Promise<Attempt | null> {
@@ -168,76 +215,88 @@ export type Changes = {
   readonly ends_lease: bigint | null;
 };
 
-/** Writes what news made of a locked attempt. What the rail gave to pay with is kept from whichever answer had it. */
-export async function writeNews(tx: Tx, attempt: Attempt, changes: Changes): Promise<void> {
-  await tx.prepared(
-    {
-      name: "attempt_news",
-      text: `update attempts
-                set state = $2, version = $3, payment_url = coalesce($4, payment_url),
-                    deep_link = coalesce($5, deep_link), qr = coalesce($6, qr), failure_code = $7,
-                    rail_amount_minor = $8, rail_currency = $9, odd_amount_minor = $10, odd_currency = $11,
-                    next_poll_at = now_of(account, mode) + $12::float8 * interval '1 second',
-                    polls = case when state = $2 then polls else 0 end,
-                    is_pinned = is_pinned or $2 = 'unknown',
-                    lease_until = case when lease_no = $13 then null else lease_until end,
-                    updated_at = now_of(account, mode)
-              where operation_id = $1`,
-    },
-    [
-      attempt.operation_id,
-      changes.state,
-      changes.version,
-      changes.handoff.payment_url ?? null,
-      changes.handoff.deep_link ?? null,
-      changes.handoff.qr ?? null,
-      changes.failure_code,
-      changes.rail_amount_minor,
-      changes.rail_currency,
-      changes.odd_amount_minor,
-      changes.odd_currency,
-      changes.poll_in_s,
-      changes.ends_lease,
-    ],
-  );
-}
-
-/** Keeps what a rail said, whether it moved anything (`to_state`) or not (null). */
-export async function keepHistory(
+/** Writes what news made of locked attempts. What the rail gave to pay with is kept from whichever answer had it. */
+export async function writeNews(
   tx: Tx,
-  attempt: Attempt,
-  said: { readonly source: NewsSource; readonly answer: RailAnswer; readonly to_state: AttemptState | null },
+  news: readonly { readonly attempt: Attempt; readonly changes: Changes }[],
 ): Promise<void> {
-  const { answer } = said;
-  const paid = answer.outcome === "success" ? answer : null;
-  await tx.prepared(
-    {
-      name: "attempt_history",
-      text: `insert into attempt_history (operation_id, source, rail, outcome, failure_code, rail_amount_minor,
-                                          rail_currency, from_state, to_state, happened_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-    },
+  if (news.length === 0) return;
+  const text = (of: (changes: Changes) => string | null) => pgTextArray(news.map(({ changes }) => of(changes)));
+  const number = (of: (changes: Changes) => bigint | number | null) =>
+    pgNumArray(news.map(({ changes }) => of(changes)));
+  await tx.query(
+    `update attempts a
+        set state = m.state, version = m.version, payment_url = coalesce(m.payment_url, a.payment_url),
+            deep_link = coalesce(m.deep_link, a.deep_link), qr = coalesce(m.qr, a.qr), failure_code = m.failure_code,
+            rail_amount_minor = m.rail_amount_minor, rail_currency = m.rail_currency,
+            odd_amount_minor = m.odd_amount_minor, odd_currency = m.odd_currency,
+            next_poll_at = now_of(a.account, a.mode) + m.poll_in_s * interval '1 second',
+            polls = case when a.state = m.state then a.polls else 0 end,
+            is_pinned = a.is_pinned or m.state = 'unknown',
+            lease_until = case when a.lease_no = m.ends_lease then null else a.lease_until end,
+            updated_at = now_of(a.account, a.mode)
+       from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+                   $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[])
+         as m (operation_id, state, version, payment_url, deep_link, qr, failure_code, rail_amount_minor, rail_currency,
+               odd_amount_minor, odd_currency, poll_in_s, ends_lease)
+      where a.operation_id = m.operation_id`,
     [
-      attempt.operation_id,
-      said.source,
-      attempt.rail,
-      answer.outcome,
-      answer.outcome === "failed" ? answer.failure_code : null,
-      paid?.amount_minor ?? null,
-      paid?.currency ?? null,
-      attempt.state,
-      said.to_state,
-      attempt.now,
+      pgTextArray(news.map(({ attempt }) => attempt.operation_id)),
+      text(({ state }) => state),
+      number(({ version }) => version),
+      text(({ handoff }) => handoff.payment_url ?? null),
+      text(({ handoff }) => handoff.deep_link ?? null),
+      text(({ handoff }) => handoff.qr ?? null),
+      text(({ failure_code }) => failure_code),
+      number(({ rail_amount_minor }) => rail_amount_minor),
+      text(({ rail_currency }) => rail_currency),
+      number(({ odd_amount_minor }) => odd_amount_minor),
+      text(({ odd_currency }) => odd_currency),
+      number(({ poll_in_s }) => poll_in_s),
+      number(({ ends_lease }) => ends_lease),
     ],
   );
 }
 
-/** A hint came in: the rail is asked as soon as the poller can. */
-export async function pollNow(tx: Tx, operation_id: string): Promise<void> {
+export type HistoryEntry = {
+  readonly attempt: Attempt;
+  readonly said: { readonly source: NewsSource; readonly answer: RailAnswer };
+  /** Null: it moved nothing. */
+  readonly to_state: AttemptState | null;
+};
+
+/** Keeps what rails said, whether it moved anything or not. */
+export async function keepHistory(tx: Tx, entries: readonly HistoryEntry[]): Promise<void> {
+  if (entries.length === 0) return;
+  const text = (of: (entry: HistoryEntry) => string | null) => pgTextArray(entries.map(of));
+  const paid = entries.map(({ said: { answer } }) => (answer.outcome === "success" ? answer : null));
+  await tx.query(
+    `insert into attempt_history (operation_id, source, rail, outcome, failure_code, rail_amount_minor,
+                                  rail_currency, from_state, to_state, happened_at)
+     select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
+                          $8::text[], $9::text[], $10::timestamptz[])`,
+    [
+      text(({ attempt }) => attempt.operation_id),
+      text(({ said }) => said.source),
+      text(({ attempt }) => attempt.rail),
+      text(({ said }) => said.answer.outcome),
+      text(({ said: { answer } }) => (answer.outcome === "failed" ? answer.failure_code : null)),
+      pgNumArray(paid.map((answer) => answer?.amount_minor ?? null)),
+      pgTextArray(paid.map((answer) => answer?.currency ?? null)),
+      text(({ attempt }) => attempt.state),
+      text(({ to_state }) => to_state),
+      pgTimeArray(entries.map(({ attempt }) => attempt.now)),
+    ],
+  );
+}
+
+/** Hints came in: the rails are asked as soon as the poller can. */
+export async function pollNow(tx: Tx, operation_ids: readonly string[]): Promise<void> {
+  if (operation_ids.length === 0) return;
   await tx.query(
     `update attempts set next_poll_at = now_of(account, mode)
-      where operation_id = $1 and state in ('sending', 'unknown', 'pending')`,
-    [operation_id],
+      where operation_id = any($1::text[]) and state in ('sending', 'unknown', 'pending')`,
+    [pgTextArray(operation_ids)],
   );
 }
 

@@ -1,5 +1,6 @@
 // SQL of callbacks: each is kept once, sealed, and waits 24 h for the attempt that it speaks of.
 
+import { pgBytesArray, pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Cipher } from "@cauri/store/cipher";
 import type { Tx } from "@cauri/store/pool";
 
@@ -14,34 +15,52 @@ export type StoredCallback = {
   readonly raw: Buffer;
 };
 
-/** Keeps a callback; `repeated`: this message came before and was counted. */
-export async function keepCallback(
-  tx: Tx,
-  cipher: Cipher,
-  callback: StoredCallback,
-): Promise<{ readonly repeated: boolean }> {
-  const sealed = cipher.seal(callback.raw, place(callback.connector, callback.callback_id));
-  const { rows } = await tx.prepared<{ times_received: number }>(
-    {
-      name: "callback_keep",
-      text: `insert into callbacks as c (connector, callback_id, reference, key_id, sealed)
-             values ($1, $2, $3, $4, $5)
-             on conflict (connector, callback_id) do update set times_received = c.times_received + 1
-             returning times_received`,
-    },
-    [callback.connector, callback.callback_id, callback.reference, cipher.keyId, sealed],
+/** What became of a callback: it came before, its attempt is there, or nobody knows it yet. */
+export type Kept = "repeated" | "matched" | "unmatched";
+
+/** Keeps callbacks, each once, and answers in their order; the same message again only counts. */
+export async function keepCallbacks(tx: Tx, cipher: Cipher, callbacks: readonly StoredCallback[]): Promise<Kept[]> {
+  const times = new Map<string, number>();
+  for (const callback of callbacks) times.set(nameOf(callback), (times.get(nameOf(callback)) ?? 0) + 1);
+  const once = [...new Map(callbacks.map((callback) => [nameOf(callback), callback])).values()];
+  const { rows } = await tx.query<
+    Pick<StoredCallback, "connector" | "callback_id"> & { is_new: boolean; known: boolean }
+  >(
+    `insert into callbacks as c (connector, callback_id, reference, key_id, sealed, times_received, matched_at)
+     select k.connector, k.callback_id, k.reference, $6, k.sealed, k.times,
+            (select clock_timestamp() from attempts a where a.reference = k.reference and a.connector = k.connector)
+       from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::integer[])
+         as k (connector, callback_id, reference, sealed, times)
+      order by k.connector, k.callback_id
+     on conflict (connector, callback_id) do update set times_received = c.times_received + excluded.times_received
+     returning connector, callback_id, xmax = 0 as is_new, matched_at is not null as known`,
+    [
+      pgTextArray(once.map(({ connector }) => connector)),
+      pgTextArray(once.map(({ callback_id }) => callback_id)),
+      pgTextArray(once.map(({ reference }) => reference)),
+      pgBytesArray(once.map((callback) => cipher.seal(callback.raw, nameOf(callback)))),
+      pgNumArray(once.map((callback) => times.get(nameOf(callback)) ?? 1)),
+      cipher.keyId,
+    ],
   );
-  return { repeated: (rows[0]?.times_received ?? 1) > 1 };
+  const kept = new Map<string, Kept>(
+    rows.map((row) => [nameOf(row), row.is_new ? (row.known ? "matched" : "unmatched") : "repeated"]),
+  );
+  return callbacks.map((callback) => {
+    const became = kept.get(nameOf(callback)) ?? "repeated";
+    // Of two in this very batch the second is a repetition.
+    kept.set(nameOf(callback), "repeated");
+    return became;
+  });
 }
 
-export async function markMatched(tx: Tx, connector: string, callback_id: string): Promise<void> {
-  await tx.prepared(
-    {
-      name: "callback_match",
-      text: `update callbacks set matched_at = clock_timestamp()
-              where connector = $1 and callback_id = $2 and matched_at is null`,
-    },
-    [connector, callback_id],
+export async function markMatched(tx: Tx, callbacks: readonly StoredCallback[]): Promise<void> {
+  if (callbacks.length === 0) return;
+  await tx.query(
+    `update callbacks c set matched_at = clock_timestamp()
+       from unnest($1::text[], $2::text[]) as m (connector, callback_id)
+      where c.connector = m.connector and c.callback_id = m.callback_id and c.matched_at is null`,
+    [pgTextArray(callbacks.map(({ connector }) => connector)), pgTextArray(callbacks.map((one) => one.callback_id))],
   );
 }
 
@@ -56,10 +75,11 @@ export async function lockMatchable(tx: Tx, cipher: Cipher, limit: number): Prom
   );
   return rows.map(({ sealed, ...callback }) => ({
     ...callback,
-    raw: cipher.open(sealed, place(callback.connector, callback.callback_id)),
+    raw: cipher.open(sealed, nameOf(callback)),
   }));
 }
 
-function place(connector: string, callback_id: string): string {
+/** Names a callback and binds what is sealed to its row. */
+function nameOf({ connector, callback_id }: Pick<StoredCallback, "connector" | "callback_id">): string {
   return `callback:${connector}:${callback_id}`;
 }

@@ -1,12 +1,13 @@
 // Callbacks from operators: authenticated by their connector, kept, answered at once. A signed one is believed; any
 // other is a hint, upon which the rail is asked. One that nobody knows yet waits for its attempt.
 
+import { coalescePer } from "@cauri/store/coalescer";
 import { type Tx, transact } from "@cauri/store/pool";
 import type { RailAnswer } from "./attempt.ts";
-import { lockByReference, pollNow } from "./attempt-store.ts";
-import { keepCallback, lockMatchable, markMatched } from "./callback-store.ts";
+import { operationsOf, pollNow } from "./attempt-store.ts";
+import { keepCallbacks, lockMatchable, markMatched, type StoredCallback } from "./callback-store.ts";
 import type { House } from "./house.ts";
-import { recordAnswer } from "./record.ts";
+import { recordAll } from "./record.ts";
 
 /** Header names in lower case. */
 export type IncomingHeaders = { readonly [name: string]: string | undefined };
@@ -14,6 +15,9 @@ export type IncomingHeaders = { readonly [name: string]: string | undefined };
 export type Received = { readonly connector_known: boolean; readonly authentic: boolean };
 
 const MATCHED_AT_ONCE = 100;
+/** Callbacks of one transaction, and how many may wait for the next one: an operator repeats what was not taken. */
+const MAX_BATCH = 100;
+const MAX_WAITING = 2_000;
 
 export async function receiveCallback(
   house: House,
@@ -29,49 +33,70 @@ export async function receiveCallback(
     return { connector_known: true, authentic: false };
   }
   const { callback_id, reference, news } = reading;
-  const result = await transact(house.pool, async (tx) => {
-    const raw = packCallback(news, body);
-    const { repeated } = await keepCallback(tx, house.cipher, { connector: name, callback_id, reference, raw });
-    if (repeated) return "repeated";
-    return place(tx, { connector: name, callback_id, reference, news });
-  });
+  const raw = packCallback(news, body);
+  const result = await take(house, { connector: name, callback_id, reference, raw, news });
   house.metrics.received(name, result);
   if (result === "hint") house.wakePoller();
   return { connector_known: true, authentic: true };
 }
 
-/** Matches what came before its attempt was known; tells how many found theirs. */
-export async function matchWaiting(house: House): Promise<number> {
-  const matched = await transact(house.pool, async (tx) => {
-    const waiting = await lockMatchable(tx, house.cipher, MATCHED_AT_ONCE);
-    let hints = 0;
-    for (const { connector, callback_id, reference, raw } of waiting) {
-      const result = await place(tx, { connector, callback_id, reference, news: unpackNews(raw) });
-      if (result === "hint") hints += 1;
-    }
-    return { all: waiting.length, hints };
-  });
-  if (matched.hints > 0) house.wakePoller();
-  return matched.all;
-}
-
-type Known = {
-  readonly connector: string;
-  readonly callback_id: string;
-  readonly reference: string;
+type Callback = StoredCallback & {
+  /** Null: a hint. */
   readonly news: RailAnswer | null;
 };
+type Result = "repeated" | "unmatched" | "hint" | "applied";
 
-async function place(tx: Tx, callback: Known): Promise<"unmatched" | "hint" | "applied"> {
-  const attempt = await lockByReference(tx, callback.connector, callback.reference);
-  if (attempt === null) return "unmatched";
-  await markMatched(tx, callback.connector, callback.callback_id);
-  if (callback.news === null) {
-    await pollNow(tx, attempt.operation_id);
-    return "hint";
-  }
-  await recordAnswer(tx, attempt, callback.news, "callback");
-  return "applied";
+/** Callbacks of the same moment share a transaction. */
+const take = coalescePer<House, Callback, Result>((house) => ({
+  run: (callbacks) => transact(house.pool, (tx) => takeAll(house, tx, callbacks)),
+  max_batch: MAX_BATCH,
+  max_waiting: MAX_WAITING,
+  retry_alone: true,
+}));
+
+async function takeAll(house: House, tx: Tx, callbacks: readonly Callback[]): Promise<Result[]> {
+  const kept = await keepCallbacks(tx, house.cipher, callbacks);
+  await place(
+    tx,
+    callbacks.filter((_, at) => kept[at] === "matched"),
+  );
+  return callbacks.map(({ news }, at) => {
+    const became = kept[at] ?? "unmatched";
+    return became === "matched" ? (news === null ? "hint" : "applied") : became;
+  });
+}
+
+/** Matches what came before its attempt was known; tells how many found theirs. */
+export async function matchWaiting(house: House): Promise<number> {
+  const waiting = await transact(house.pool, async (tx) => {
+    const stored = await lockMatchable(tx, house.cipher, MATCHED_AT_ONCE);
+    const callbacks = stored.map((callback) => ({ ...callback, news: unpackNews(callback.raw) }));
+    await markMatched(tx, callbacks);
+    await place(tx, callbacks);
+    return callbacks;
+  });
+  if (waiting.some(({ news }) => news === null)) house.wakePoller();
+  return waiting.length;
+}
+
+/** Places callbacks in their attempts, which are there: attempts are never deleted. */
+async function place(tx: Tx, callbacks: readonly Callback[]): Promise<void> {
+  if (callbacks.length === 0) return;
+  const named = await operationsOf(
+    tx,
+    callbacks.map(({ reference }) => reference),
+  );
+  const placed = callbacks.map(({ reference, news }) => ({ operation_id: named.get(reference) ?? "", news }));
+  await pollNow(
+    tx,
+    placed.flatMap(({ operation_id, news }) => (news === null ? [operation_id] : [])),
+  );
+  await recordAll(
+    tx,
+    placed.flatMap(({ operation_id, news }) =>
+      news === null ? [] : [{ operation_id, answer: news, source: "callback" as const, lease_no: null }],
+    ),
+  );
 }
 
 /**

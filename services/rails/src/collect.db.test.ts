@@ -7,10 +7,10 @@ import { systemClock } from "@cauri/money/clock";
 import { transact } from "@cauri/store/pool";
 import { askFor, pollDue } from "./ask.ts";
 import type { RailAnswer } from "./attempt.ts";
-import { lockAttempt, openAttempt, startSending } from "./attempt-store.ts";
+import { openAttempt, startSending } from "./attempt-store.ts";
 import { collect } from "./collect.ts";
 import type { Charge, Connector } from "./connector.ts";
-import { recordAnswer } from "./record.ts";
+import { recordTold } from "./record.ts";
 import { collectFrom, newsOf, openRails, orderOf, phoneOf, type TestRails } from "./testing.ts";
 
 let rails: TestRails;
@@ -144,10 +144,9 @@ test("collect: a caller whose lease was taken over can't say that nothing happen
     startSending(tx, await openAttempt(tx, order), "first", "answered"),
   );
   await rails.pool.query("update attempts set lease_no = lease_no + 1 where operation_id = $1", [order.operation_id]);
-  const attempt = await transact(rails.pool, async (tx) => {
-    const locked = (await lockAttempt(tx, order.operation_id)) ?? assert.fail();
-    return recordAnswer(tx, locked, { outcome: "refused" }, "call", first);
-  });
+  const { operation_id } = order;
+  const said = { operation_id, answer: { outcome: "refused" }, source: "call", lease_no: first } as const;
+  const attempt = await recordTold(rails.pool, said);
   assert.equal(attempt.state, "sending");
 });
 

@@ -3,6 +3,7 @@
 // have reached the customer.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { coalescePer } from "@cauri/store/coalescer";
 import { type Tx, transact } from "@cauri/store/pool";
 import { planCollect, type RailAnswer } from "./attempt.ts";
 import {
@@ -11,20 +12,24 @@ import {
   makeReady,
   type NewAttempt,
   openAttempt,
+  openSending,
   startSending,
   takeOver,
 } from "./attempt-store.ts";
 import { askCharge, LEAST_CALL_MS, sendCharge } from "./call.ts";
 import type { Charge, Connector, SentCharge } from "./connector.ts";
 import type { House } from "./house.ts";
-import { recordAnswer } from "./record.ts";
+import { recordAnswers, recordTold } from "./record.ts";
 import { nextRail } from "./routing.ts";
-import { openVault } from "./vault-store.ts";
+import { openVault, openVaults } from "./vault-store.ts";
 
 /** How often an attempt that another process sends is looked at. */
 const LOOK_EVERY_MS = 50;
 /** Kept back of the caller's time for the transaction after the call. */
 const RECORD_MS = 300;
+/** Attempts opened in one transaction, and how many may wait for the next one. */
+const MAX_BATCH = 100;
+const MAX_WAITING = 2_000;
 
 export type Order = NewAttempt & {
   /** Open rails by priority. */
@@ -35,8 +40,14 @@ export type Order = NewAttempt & {
 /** What a Collect ends with: the attempt as it is, and where certainly nothing is out, why. */
 export type Collected = { readonly attempt: Attempt; readonly nothing_out: "refused" | "unavailable" | null };
 
+type SendTask = {
+  readonly do: "send";
+  readonly charge: Charge;
+  readonly connector: Connector;
+  readonly lease_no: bigint;
+};
 type Task =
-  | { readonly do: "send"; readonly charge: Charge; readonly connector: Connector; readonly lease_no: bigint }
+  | SendTask
   | { readonly do: "ask"; readonly connector: Connector; readonly lease_no: bigint; readonly attempt: Attempt }
   | { readonly do: "wait"; readonly attempt: Attempt }
   | { readonly do: "answer"; readonly result: Collected };
@@ -57,8 +68,8 @@ export function collect(house: House, order: Order, deadline_ms: number): Promis
 async function collectOnce(house: House, order: Order, until_ms: number): Promise<Collected> {
   const tried = new Set<string>();
   let last: "refused" | "unavailable" | null = null;
-  for (;;) {
-    const task: Task = await transact(house.pool, (tx) => decide(house, tx, order, tried, last));
+  for (let sending = await beginSending(house, order); ; sending = null) {
+    const task: Task = sending ?? (await transact(house.pool, (tx) => decide(house, tx, order, tried, last)));
     const left_ms = until_ms - house.clock();
     if (task.do === "answer") return task.result;
     if (task.do === "wait") {
@@ -83,6 +94,48 @@ async function collectOnce(house: House, order: Order, until_ms: number): Promis
   }
 }
 
+/**
+ * The usual way, in a transaction that orders of the same moment share: an attempt that nobody began is written down as
+ * being sent. Null: it is there already, or no rail serves it, and is looked at by itself.
+ */
+const beginSending = coalescePer<House, Order, SendTask | null>((house) => ({
+  run: (orders) => transact(house.pool, (tx) => openAll(house, tx, orders)),
+  max_batch: MAX_BATCH,
+  max_waiting: MAX_WAITING,
+  retry_alone: true,
+}));
+
+async function openAll(house: House, tx: Tx, orders: readonly Order[]): Promise<(SendTask | null)[]> {
+  const chosen = orders.map((order) => ({ order, ...chooseRail(house, order, order.rails, new Set()) }));
+  const served = chosen.flatMap(({ order, rail, connector }) =>
+    connector === null ? [] : [{ attempt: order, rail, connector: connector.name }],
+  );
+  const opened = await openSending(tx, served);
+  const payers = await openVaults(tx, house.cipher, [...opened.keys()]);
+  return chosen.map(({ order, rail, connector }) => {
+    const lease_no = opened.get(order.operation_id);
+    if (lease_no === undefined || connector === null) return null;
+    const payer = payers.get(order.operation_id) ?? {};
+    return { do: "send", connector, lease_no, charge: { ...order, rail, payer } };
+  });
+}
+
+type Chosen =
+  | { readonly rail: string; readonly connector: Connector }
+  | { readonly rail: null; readonly connector: null };
+
+function chooseRail(
+  house: House,
+  { mode, forced }: Order,
+  rails: readonly string[],
+  tried: ReadonlySet<string>,
+): Chosen {
+  const isServed = (name: string) => house.registry.serving(name, mode) !== null;
+  const rail = nextRail({ rails, forced, tried, isServed, isHealthy: house.health.isHealthy });
+  const connector = rail === null ? null : house.registry.serving(rail, mode);
+  return rail === null || connector === null ? { rail: null, connector: null } : { rail, connector };
+}
+
 /** Under the row's lock: what this caller is to do, with the lease in its hand where that is anything. */
 async function decide(
   house: House,
@@ -102,26 +155,16 @@ async function decide(
     if (connector === null) return { do: "answer", result: { attempt, nothing_out: null } };
     return { do: "ask", connector, lease_no: await takeOver(tx, attempt), attempt };
   }
-  const rail = nextRail({
-    rails: attempt.is_pinned && attempt.rail !== null ? [attempt.rail] : order.rails,
-    forced: order.forced,
-    tried,
-    isServed: (name) => house.registry.serving(name, order.mode) !== null,
-    isHealthy: house.health.isHealthy,
-  });
-  const connector = rail === null ? null : house.registry.serving(rail, order.mode);
-  if (rail === null || connector === null) {
-    return { do: "answer", result: { attempt, nothing_out: last ?? "unavailable" } };
-  }
+  const usable = attempt.is_pinned && attempt.rail !== null ? [attempt.rail] : order.rails;
+  const { rail, connector } = chooseRail(house, order, usable, tried);
+  if (connector === null) return { do: "answer", result: { attempt, nothing_out: last ?? "unavailable" } };
   const payer = await openVault(tx, house.cipher, order.operation_id);
   const lease_no = await startSending(tx, attempt, rail, connector.name);
   return { do: "send", connector, lease_no, charge: { ...order, rail, payer } };
 }
 
 async function settleCall(house: House, operation_id: string, answer: RailAnswer, lease_no: bigint): Promise<Attempt> {
-  const attempt = await transact(house.pool, async (tx) =>
-    recordAnswer(tx, await locked(tx, operation_id), answer, "call", lease_no),
-  );
+  const attempt = await recordTold(house.pool, { operation_id, answer, source: "call", lease_no });
   if (answer.outcome === "unknown") house.wakePoller();
   return attempt;
 }
@@ -133,7 +176,8 @@ function settleQuestion(house: House, operation_id: string, answer: RailAnswer, 
     if (answer.outcome === "not_found" && (await makeReady(tx, operation_id, lease_no))) {
       return { ...attempt, state: "ready" };
     }
-    return recordAnswer(tx, attempt, answer, "ask", lease_no);
+    const [after] = recordAnswers(tx, [{ attempt, said: { answer, source: "ask", lease_no } }]);
+    return after ?? attempt;
   });
 }
 

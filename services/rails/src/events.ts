@@ -4,7 +4,7 @@
 import type { FailureCode } from "@cauri/money/failure";
 import { deriveId } from "@cauri/money/ids";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
-import { appendEvents } from "@cauri/store/outbox";
+import { appendEvents, type OutboxEvent } from "@cauri/store/outbox";
 import type { Tx } from "@cauri/store/pool";
 import type { Attempt } from "./attempt-store.ts";
 
@@ -18,8 +18,18 @@ export type News = {
   readonly rail_currency: string | null;
 };
 
-/** Tells what became of an attempt; the id follows from operation and version, so that nothing is told twice. */
-export async function tellNews(tx: Tx, attempt: Attempt, news: News): Promise<void> {
+/** Tells what became of attempts; the ids follow from operation and version, so that nothing is told twice. */
+export async function tellNews(
+  tx: Tx,
+  told: readonly { readonly attempt: Attempt; readonly news: News }[],
+): Promise<void> {
+  await appendEvents(
+    tx,
+    told.map(({ attempt, news }) => eventOf(attempt, news)),
+  );
+}
+
+function eventOf(attempt: Attempt, news: News): OutboxEvent {
   const id = deriveId("evt", attempt.operation_id, `rails:${news.version}`);
   const message: OperationNews = {
     event: news.event,
@@ -41,14 +51,12 @@ export async function tellNews(tx: Tx, attempt: Attempt, news: News): Promise<vo
     scale: attempt.scale,
     rail: attempt.rail ?? "",
   };
-  await appendEvents(tx, [
-    {
-      id,
-      topic: attempt.operation_id,
-      subject: `cauri.rails.${news.event}`,
-      payload: OperationNews.encode(message).finish(),
-      account: attempt.account,
-      mode: attempt.mode,
-    },
-  ]);
+  return {
+    id,
+    topic: attempt.operation_id,
+    subject: `cauri.rails.${news.event}`,
+    payload: OperationNews.encode(message).finish(),
+    account: attempt.account,
+    mode: attempt.mode,
+  };
 }

@@ -1,8 +1,10 @@
 // Takes down what a rail said of an attempt, in one transaction: the move that the table allows, the history, the news.
-// Every source comes through here: the answer to a call, a callback, the answer to a question.
+// Every source comes through here: the answer to a call, a callback, the answer to a question. Answers of the same moment
+// share a transaction and its statements.
 
 import type { FailureCode } from "@cauri/money/failure";
-import type { Tx } from "@cauri/store/pool";
+import { coalescePer } from "@cauri/store/coalescer";
+import { type Pool, type Tx, transact } from "@cauri/store/pool";
 import {
   type AttemptState,
   isFinal,
@@ -13,26 +15,96 @@ import {
   type RailAnswer,
   stepOf,
 } from "./attempt.ts";
-import { type Attempt, type Changes, keepHistory, writeNews } from "./attempt-store.ts";
-import { tellNews } from "./events.ts";
+import { type Attempt, type Changes, keepHistory, lockAttempts, writeNews } from "./attempt-store.ts";
+import { type News, tellNews } from "./events.ts";
 
-/** Records an answer for a locked attempt; `lease_no` where it is the lease's holder who heard it. The attempt afterwards. */
-export async function recordAnswer(
+/** Answers of one transaction, and how many may wait for the next one. */
+const MAX_BATCH = 100;
+const MAX_WAITING = 2_000;
+
+export type Said = {
+  readonly answer: RailAnswer;
+  readonly source: NewsSource;
+  /** The lease of whoever heard it, which ends with it; null: nobody's. */
+  readonly lease_no: bigint | null;
+};
+
+type Told = Said & { readonly operation_id: string };
+
+/** Records an answer for an attempt; the attempt afterwards. One that cannot be recorded fails alone. */
+export const recordTold = coalescePer<Pool, Told, Attempt>((pool) => ({
+  run: (told) => transact(pool, (tx) => recordAll(tx, told)),
+  max_batch: MAX_BATCH,
+  max_waiting: MAX_WAITING,
+  retry_alone: true,
+}));
+
+/** Records answers in their order; the attempts afterwards, one for each. */
+export async function recordAll(tx: Tx, told: readonly Told[]): Promise<Attempt[]> {
+  const after = new Map<Told, Attempt>();
+  // Two answers of one attempt: the second is placed upon what the first has left.
+  for (let rest = told; rest.length > 0; rest = rest.filter((one) => !after.has(one))) {
+    const round = [...new Map(rest.toReversed().map((one) => [one.operation_id, one])).values()];
+    const locked = await lockAttempts(
+      tx,
+      round.map(({ operation_id }) => operation_id),
+    );
+    const answers = round.map((said) => ({ attempt: lockedOf(locked, said.operation_id), said }));
+    for (const [at, attempt] of recordAnswers(tx, answers).entries()) after.set(round[at] as Told, attempt);
+  }
+  return told.map((one) => after.get(one) as Attempt);
+}
+
+function lockedOf(locked: ReadonlyMap<string, Attempt>, operation_id: string): Attempt {
+  const attempt = locked.get(operation_id);
+  if (attempt === undefined) throw new Error("an attempt is gone: attempts are never deleted");
+  return attempt;
+}
+
+/** Records one answer for each of these locked attempts; the attempts afterwards. */
+export function recordAnswers(
   tx: Tx,
-  attempt: Attempt,
-  answer: RailAnswer,
-  source: NewsSource,
-  lease_no: bigint | null = null,
-): Promise<Attempt> {
+  answers: readonly { readonly attempt: Attempt; readonly said: Said }[],
+): Attempt[] {
+  const decided = answers.map(({ attempt, said }) => ({ attempt, said, ...decide(attempt, said) }));
+  const written = [
+    keepHistory(
+      tx,
+      decided.filter(({ is_kept }) => is_kept),
+    ),
+    writeNews(
+      tx,
+      decided.flatMap(({ attempt, changes }) => (changes === null ? [] : [{ attempt, changes }])),
+    ),
+    tellNews(
+      tx,
+      decided.flatMap(({ attempt, news }) => (news === null ? [] : [{ attempt, news }])),
+    ),
+  ];
+  // Not awaited: they leave together with the commit, where an error of theirs surfaces.
+  for (const sent of written) sent.catch(() => {});
+  return decided.map(({ attempt, changes }) => (changes === null ? attempt : afterwards(attempt, changes)));
+}
+
+type Decided = {
+  readonly is_kept: boolean;
+  /** Null: it moved nothing. */
+  readonly to_state: AttemptState | null;
+  readonly changes: Changes | null;
+  readonly news: News | null;
+};
+
+function decide(attempt: Attempt, { answer, source, lease_no }: Said): Decided {
   // Someone else has taken over: that nothing happened, or nothing is known, is no longer this caller's to say.
   const is_stale = lease_no !== null && lease_no !== attempt.lease_no && !isFact(answer);
   const step = is_stale ? null : stepOf(attempt, answer, source);
-  if (isWorthKeeping(step, answer, source)) {
-    await keepHistory(tx, attempt, { source, answer, to_state: step === null || step.odd ? null : step.to });
-  }
+  const to_state = step === null || step.odd ? null : step.to;
+  const is_kept = isWorthKeeping(step, answer, source);
   const handoff = "handoff" in answer ? answer.handoff : undefined;
   // Also without a move: the call's own answer may come after its callback and still bring what the payer pays with.
-  if (step === null && handoff === undefined && lease_no === null) return attempt;
+  if (step === null && handoff === undefined && lease_no === null) {
+    return { is_kept, to_state, changes: null, news: null };
+  }
   const state = step?.to ?? attempt.state;
   const version = attempt.version + (step?.event == null ? 0n : 1n);
   const paid = answer.outcome === "success" && step !== null ? answer : null;
@@ -48,18 +120,16 @@ export async function recordAnswer(
     poll_in_s: pollIn_s(attempt, state),
     ends_lease: lease_no,
   };
-  await writeNews(tx, attempt, changes);
-  if (step?.event != null) {
-    await tellNews(tx, attempt, {
-      event: step.event,
-      status: step.odd ? "success" : state,
-      version,
-      failure_code: changes.failure_code,
-      rail_amount_minor: paid?.amount_minor ?? null,
-      rail_currency: paid?.currency ?? null,
-    });
-  }
-  return afterwards(attempt, changes);
+  if (step?.event == null) return { is_kept, to_state, changes, news: null };
+  const news: News = {
+    event: step.event,
+    status: step.odd ? "success" : state,
+    version,
+    failure_code: changes.failure_code,
+    rail_amount_minor: paid?.amount_minor ?? null,
+    rail_currency: paid?.currency ?? null,
+  };
+  return { is_kept, to_state, changes, news };
 }
 
 /** The locked row with the changes in it, as a read would now show it. */

@@ -10,7 +10,6 @@ import {
 } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import { type Call, type Handlers, type Service, service } from "@cauri/rpc/server";
-import { transact } from "@cauri/store/pool";
 import { type Asked, askFor } from "./ask.ts";
 import type { AttemptState } from "./attempt.ts";
 import { type Attempt, readAttempt } from "./attempt-store.ts";
@@ -21,7 +20,7 @@ import { checkPayer, isEmpty, maskPayer } from "./payer.ts";
 import type { Page } from "./simulator/charge.ts";
 import { SIMULATOR } from "./simulator/connector.ts";
 import type { Simulator } from "./simulator/simulator.ts";
-import { keepInVault } from "./vault-store.ts";
+import { keepPayer as keepInVault } from "./vault-store.ts";
 
 export type Room = House & {
   /** Null where none is configured. */
@@ -66,7 +65,7 @@ function keepPayer(room: Room): Rpcs["keepPayer"] {
     if ("refused" in checked) return checked;
     if (isEmpty(checked)) return {};
     const owner = { operation_id: operationId, account: caller.account, mode: caller.mode };
-    await transact(room.pool, (tx) => keepInVault(tx, room.cipher, owner, checked));
+    await keepInVault(room.pool, room.cipher, owner, checked);
     return maskPayer(checked);
   };
 }

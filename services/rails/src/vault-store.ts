@@ -2,15 +2,59 @@
 
 import assert from "node:assert/strict";
 import type { Mode } from "@cauri/money/mode";
+import { pgBytesArray, pgTextArray } from "@cauri/store/arrays";
 import type { Cipher } from "@cauri/store/cipher";
-import type { Pool, Queryable, Tx } from "@cauri/store/pool";
+import { coalescePer } from "@cauri/store/coalescer";
+import { type Pool, type Queryable, type Tx, transact } from "@cauri/store/pool";
 import { type Payer, readPayer, writePayer } from "./payer.ts";
 
 /** What no attempt came to need is erased after this time; real time, since it is a promise about people's data. */
 const TRANSIENT_HOURS = 24;
 const ERASE_AT_ONCE = 1_000;
 
+/** Payers of one statement, and how many may wait for the next one. */
+const MAX_BATCH = 100;
+const MAX_WAITING = 2_000;
+
 type Owner = { readonly operation_id: string; readonly account: string; readonly mode: Mode };
+type Sealed = Owner & { readonly key_id: string; readonly sealed: Buffer };
+
+/** Keeps a payer under an operation; those of the same moment share a statement. */
+export async function keepPayer(pool: Pool, cipher: Cipher, owner: Owner, payer: Payer): Promise<void> {
+  const sealed = cipher.seal(writePayer(payer), place(owner.operation_id));
+  const { operation_id, account, mode } = owner;
+  if (await insertSealed(pool, { operation_id, account, mode, key_id: cipher.keyId, sealed })) return;
+  await transact(pool, (tx) => keepInVault(tx, cipher, owner, payer));
+}
+
+const insertSealed = coalescePer<Pool, Sealed, boolean>((pool) => ({
+  run: (batch) => transact(pool, (tx) => insertAll(tx, batch)),
+  max_batch: MAX_BATCH,
+  max_waiting: MAX_WAITING,
+  retry_alone: true,
+}));
+
+/** Whether each was new. */
+async function insertAll(tx: Tx, batch: readonly Sealed[]): Promise<boolean[]> {
+  const { rows } = await tx.query<{ operation_id: string }>(
+    `insert into vault (operation_id, account, mode, retention, key_id, sealed)
+     select v.operation_id, v.account, v.mode, 'transient', v.key_id, v.sealed
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[])
+         as v (operation_id, account, mode, key_id, sealed)
+      order by v.operation_id
+     on conflict (operation_id) do nothing returning operation_id`,
+    [
+      pgTextArray(batch.map(({ operation_id }) => operation_id)),
+      pgTextArray(batch.map(({ account }) => account)),
+      pgTextArray(batch.map(({ mode }) => mode)),
+      pgTextArray(batch.map(({ key_id }) => key_id)),
+      pgBytesArray(batch.map(({ sealed }) => sealed)),
+    ],
+  );
+  const inserted = new Set(rows.map(({ operation_id }) => operation_id));
+  // Of two for one operation the first is the one that was inserted; the other is compared with it.
+  return batch.map(({ operation_id }) => inserted.delete(operation_id));
+}
 
 /** Keeps a payer under an operation. The same again changes nothing; another one under the same id is a bug. */
 export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, payer: Payer): Promise<void> {
@@ -34,11 +78,23 @@ export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, payer: P
 
 /** The payer of an operation; empty when none was given. */
 export async function openVault(db: Queryable, cipher: Cipher, operation_id: string): Promise<Payer> {
-  const { rows } = await db.query<{ sealed: Buffer }>("select sealed from vault where operation_id = $1", [
-    operation_id,
-  ]);
-  const sealed = rows[0]?.sealed;
-  return sealed === undefined ? {} : readPayer(cipher.open(sealed, place(operation_id)));
+  return (await openVaults(db, cipher, [operation_id])).get(operation_id) ?? {};
+}
+
+/** The payers of many operations; one without is missing. */
+export async function openVaults(
+  db: Queryable,
+  cipher: Cipher,
+  operation_ids: readonly string[],
+): Promise<Map<string, Payer>> {
+  if (operation_ids.length === 0) return new Map();
+  const { rows } = await db.query<{ operation_id: string; sealed: Buffer }>(
+    "select operation_id, sealed from vault where operation_id = any($1::text[])",
+    [pgTextArray(operation_ids)],
+  );
+  return new Map(
+    rows.map(({ operation_id, sealed }) => [operation_id, readPayer(cipher.open(sealed, place(operation_id)))]),
+  );
 }
 
 /** Erases what was kept for an operation that never came; returns how many. */

@@ -5,6 +5,7 @@ import { randomBytes } from "node:crypto";
 import { formatMinor } from "@cauri/money/amount";
 import type { Clock } from "@cauri/money/clock";
 import { deriveUuid, newId } from "@cauri/money/ids";
+import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, type Tx, transact } from "@cauri/store/pool";
 import type { RailAnswer } from "../attempt.ts";
 import type { Charge } from "../connector.ts";
@@ -23,15 +24,19 @@ import { paymentQr } from "./qr.ts";
 import {
   acceptCharge,
   dropScheduled,
-  insertCharge,
+  insertCharges,
   lockByToken,
   lockCharge,
+  type Scheduled,
   type SimEvent,
-  scheduleEvent,
+  scheduleEvents,
 } from "./store.ts";
 
 const MINUTE_MS = 60_000;
 const TOKEN_BYTES = 32;
+/** Charges booked in one transaction, and how many may wait for the next one. */
+const MAX_BATCH = 100;
+const MAX_WAITING = 2_000;
 
 /** What the operator's side of the wire does instead of answering: an HTTP status, or no connection at all. */
 export class OperatorFault extends Error {
@@ -73,7 +78,7 @@ export function openOperator(options: OperatorOptions): Operator {
       const charge = await find(tx);
       if (charge === null || nextState(charge.state, event.news) === null) return { charge, is_moved: false };
       await dropScheduled(tx, charge.reference);
-      await scheduleEvent(tx, eventFor(options, charge, event.news, event.failure_code, 1), 0);
+      await scheduleEvents(tx, [{ event: eventFor(options, charge, event.news, event.failure_code, 1), after_ms: 0 }]);
       // Locked once more, it lets happen what is due: this.
       return { charge: await lockCharge(tx, charge.reference), is_moved: true };
     });
@@ -120,7 +125,7 @@ async function takeCharge(options: OperatorOptions, order: Charge): Promise<Rail
   if (simulatedRails[rail].needs_phone && order.payer.phone === undefined) throw new OperatorFault(400);
   const row = rowOf(order.mode, order.payer.phone);
   if (row.answer === "unavailable") throw new OperatorFault(null);
-  const taken = await transact(options.pool, (tx) => book(options, tx, order, row));
+  const taken = await take(options, order, row);
   if (taken.charge.state === "turned_down") throw new OperatorFault(422);
   if (!taken.is_new) return answerFor(taken.charge);
   if (row.answer === "error_after_accepting") throw new OperatorFault(500);
@@ -134,18 +139,42 @@ async function takeCharge(options: OperatorOptions, order: Charge): Promise<Rail
 type Taken = { readonly charge: SimCharge; readonly is_new: boolean };
 
 /** Books a charge by its row. A reference that is booked already is answered as it stands: the operator charges once. */
-async function book(options: OperatorOptions, tx: Tx, order: Charge, row: Row): Promise<Taken> {
+async function take(options: OperatorOptions, order: Charge, row: Row): Promise<Taken> {
   const fresh = chargeFor(options, order, firstState(row), row);
-  if (await insertCharge(tx, fresh)) {
-    if (fresh.state !== "turned_down") await scheduleRow(options, tx, fresh, row);
-    return { charge: fresh, is_new: true };
-  }
-  const known = await lockCharge(tx, order.reference);
-  if (known === null) throw new Error("a charge of the simulator is gone: charges are never deleted");
-  if (known.state !== "turned_down") return { charge: known, is_new: false };
-  const accepted = await acceptCharge(tx, known);
-  await scheduleRow(options, tx, accepted, row);
-  return { charge: accepted, is_new: true };
+  const later = fresh.state === "turned_down" ? null : scheduledFor(options, fresh, row);
+  if (await book(options.pool, { charge: fresh, later })) return { charge: fresh, is_new: true };
+  return await transact(options.pool, async (tx) => {
+    const known = await lockCharge(tx, order.reference);
+    if (known === null) throw new Error("a charge of the simulator is gone: charges are never deleted");
+    if (known.state !== "turned_down") return { charge: known, is_new: false };
+    const accepted = await acceptCharge(tx, known);
+    const after = scheduledFor(options, accepted, row);
+    await scheduleEvents(tx, after === null ? [] : [after]);
+    return { charge: accepted, is_new: true };
+  });
+}
+
+type Booking = { readonly charge: SimCharge; readonly later: Scheduled | null };
+
+/** Charges of the same moment share a transaction; whether each was new. */
+const book = coalescePer<Pool, Booking, boolean>((pool) => ({
+  run: (bookings) => transact(pool, (tx) => bookAll(tx, bookings)),
+  max_batch: MAX_BATCH,
+  max_waiting: MAX_WAITING,
+  retry_alone: true,
+}));
+
+async function bookAll(tx: Tx, bookings: readonly Booking[]): Promise<boolean[]> {
+  const inserted = await insertCharges(
+    tx,
+    bookings.map(({ charge }) => charge),
+  );
+  // Of two with one reference the first is the one that was inserted.
+  const are_new = bookings.map(({ charge }) => inserted.delete(charge.reference));
+  const later = bookings.flatMap((booking, at) => (are_new[at] && booking.later !== null ? [booking.later] : []));
+  // Not awaited: it leaves together with the commit, where its error would surface.
+  void scheduleEvents(tx, later).catch(() => {});
+  return are_new;
 }
 
 function firstState(row: Row): ChargeState {
@@ -161,14 +190,12 @@ function firstState(row: Row): ChargeState {
   }
 }
 
-async function scheduleRow(options: OperatorOptions, tx: Tx, charge: SimCharge, row: Row): Promise<void> {
-  if (row.answer === "callback_first") {
-    await scheduleEvent(tx, eventFor(options, charge, "settle", null, 1), 0);
-    return;
-  }
-  if (row.later === undefined) return;
+/** What happens to a charge later, by its row. */
+function scheduledFor(options: OperatorOptions, charge: SimCharge, row: Row): Scheduled | null {
+  if (row.answer === "callback_first") return { event: eventFor(options, charge, "settle", null, 1), after_ms: 0 };
+  if (row.later === undefined) return null;
   const after_ms = row.later.after === "minute" ? MINUTE_MS : options.delay_ms;
-  await scheduleEvent(tx, eventFor(options, charge, "settle", null, row.later.callbacks), after_ms);
+  return { event: eventFor(options, charge, "settle", null, row.later.callbacks), after_ms };
 }
 
 function eventFor(

@@ -3,7 +3,7 @@
 
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
-import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
 import { dueRows } from "../due.ts";
 import { type ChargeNews, nextState, type SimCharge } from "./charge.ts";
@@ -30,38 +30,39 @@ const COLUMNS = `reference, account, mode, rail, amount_minor, currency, scale, 
                  deep_link, qr, merchant_name, description, return_url, cancel_url, expires_at`;
 const LOCK = `select ${COLUMNS}, expires_at <= now_of(account, mode) as is_over from simulator_charges`;
 
-/** Writes a charge down unless its reference is taken: an operator takes a reference once. */
-export async function insertCharge(tx: Tx, charge: SimCharge): Promise<boolean> {
-  const { rowCount } = await tx.prepared(
-    {
-      name: "sim_insert",
-      text: `insert into simulator_charges (${COLUMNS}, created_at, updated_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                     now_of($2, $3), now_of($2, $3))
-             on conflict (reference) do nothing`,
-    },
+/** Writes charges down, except those whose reference is taken: an operator takes a reference once. The new ones. */
+export async function insertCharges(tx: Tx, charges: readonly SimCharge[]): Promise<Set<string>> {
+  const text = (of: (charge: SimCharge) => string | null) => pgTextArray(charges.map(of));
+  const { rows } = await tx.query<{ reference: string }>(
+    `insert into simulator_charges (${COLUMNS}, created_at, updated_at)
+     select n.*, now_of(n.account, n.mode), now_of(n.account, n.mode)
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::smallint[], $8::text[],
+                   $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
+                   $17::text[], $18::timestamptz[]) as n (${COLUMNS})
+      order by n.reference
+     on conflict (reference) do nothing returning reference`,
     [
-      charge.reference,
-      charge.account,
-      charge.mode,
-      charge.rail,
-      charge.amount_minor,
-      charge.currency,
-      charge.scale,
-      charge.state,
-      charge.failure_code,
-      charge.token,
-      charge.payment_url,
-      charge.deep_link,
-      charge.qr,
-      charge.merchant_name,
-      charge.description,
-      charge.return_url,
-      charge.cancel_url,
-      charge.expires_at,
+      text(({ reference }) => reference),
+      text(({ account }) => account),
+      text(({ mode }) => mode),
+      text(({ rail }) => rail),
+      pgNumArray(charges.map(({ amount_minor }) => amount_minor)),
+      text(({ currency }) => currency),
+      pgNumArray(charges.map(({ scale }) => scale)),
+      text(({ state }) => state),
+      text(({ failure_code }) => failure_code),
+      text(({ token }) => token),
+      text(({ payment_url }) => payment_url),
+      text(({ deep_link }) => deep_link),
+      text(({ qr }) => qr),
+      text(({ merchant_name }) => merchant_name),
+      text(({ description }) => description),
+      text(({ return_url }) => return_url),
+      text(({ cancel_url }) => cancel_url),
+      pgTimeArray(charges.map(({ expires_at }) => expires_at)),
     ],
   );
-  return rowCount === 1;
+  return new Set(rows.map(({ reference }) => reference));
 }
 
 export function lockCharge(tx: Tx, reference: string): Promise<SimCharge | null> {
@@ -73,23 +74,27 @@ export async function lockByToken(tx: Tx, token: string): Promise<SimCharge | nu
   return TOKEN.test(token) ? lockBy(tx, "token", token) : null;
 }
 
-/** Schedules what the operator does later, `after_ms` from now on the account's clock. */
-export async function scheduleEvent(tx: Tx, event: SimEvent, after_ms: number): Promise<void> {
-  await tx.prepared(
-    {
-      name: "sim_schedule",
-      text: `insert into simulator_events (event_id, reference, account, mode, news, failure_code, copies, due_at)
-             values ($1, $2, $3, $4, $5, $6, $7, now_of($3, $4) + $8 * interval '1 millisecond')`,
-    },
+/** What the operator does later, `after_ms` from now on the account's clock. */
+export type Scheduled = { readonly event: SimEvent; readonly after_ms: number };
+
+export async function scheduleEvents(tx: Tx, scheduled: readonly Scheduled[]): Promise<void> {
+  if (scheduled.length === 0) return;
+  const text = (of: (event: SimEvent) => string | null) => pgTextArray(scheduled.map(({ event }) => of(event)));
+  await tx.query(
+    `insert into simulator_events (event_id, reference, account, mode, news, failure_code, copies, due_at)
+     select e.event_id, e.reference, e.account, e.mode, e.news, e.failure_code, e.copies,
+            now_of(e.account, e.mode) + e.after_ms * interval '1 millisecond'
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::bigint[])
+         as e (event_id, reference, account, mode, news, failure_code, copies, after_ms)`,
     [
-      event.event_id,
-      event.reference,
-      event.account,
-      event.mode,
-      event.news,
-      event.failure_code,
-      event.copies,
-      after_ms,
+      text(({ event_id }) => event_id),
+      text(({ reference }) => reference),
+      text(({ account }) => account),
+      text(({ mode }) => mode),
+      text(({ news }) => news),
+      text(({ failure_code }) => failure_code),
+      pgNumArray(scheduled.map(({ event }) => event.copies)),
+      pgNumArray(scheduled.map(({ after_ms }) => after_ms)),
     ],
   );
 }
