@@ -3,8 +3,9 @@
 
 import { move } from "@cauri/money/moves";
 import { Counter } from "@cauri/rpc/metrics";
-import { finishClaim, finishClaims, holdLeases } from "@cauri/store/claims";
+import { finishClaims, holdLeases } from "@cauri/store/claims";
 import { coalescePer } from "@cauri/store/coalescer";
+import { LeaseLost, underClaim } from "@cauri/store/lease";
 import type { Lease } from "@cauri/store/operation";
 import { appendEvents } from "@cauri/store/outbox";
 import { type Log, type Pool, type Tx, transact } from "@cauri/store/pool";
@@ -33,11 +34,6 @@ const MAX_WAITING = 2_000;
 const MAX_WAIT_MS = 4_000;
 
 export type Rooms = { readonly pool: Pool; readonly ledger: Ledger; readonly rails: Rails; readonly log: Log };
-
-/** Another runner has taken the operation over: this one stops, whatever it was doing. */
-export class LeaseLost extends Error {
-  override readonly name = "LeaseLost";
-}
 
 /** A move as the ledger allowed it. */
 type Carried = {
@@ -202,15 +198,9 @@ async function keepAside(
   return await transact(pool, async (tx) => {
     void recordNews(tx, [entry]).catch(ignore);
     // News may have overtaken the answer, which alone holds the payment URL, deep link or QR.
-    const [, row] = await Promise.all([endClaim(tx, lease), recordOffer(tx, payment.id, word.offer)]);
+    const [, row] = await Promise.all([underClaim(tx, lease, "finish"), recordOffer(tx, payment.id, word.offer)]);
     return row ?? payment;
   });
-}
-
-/** Part of each transaction of a single runner: names the lease and touches one row, or the runner stops. */
-async function endClaim(tx: Tx, lease: Lease | null): Promise<void> {
-  if (lease === null) return;
-  if (!(await finishClaim(tx, lease.operation_id, lease.lease_no))) throw new LeaseLost(lease.operation_id);
 }
 
 function arrowOf(payment: Payment, news: PaymentNews) {

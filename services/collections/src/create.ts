@@ -7,12 +7,13 @@ import { newReference } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse } from "@cauri/money/refusal";
 import type { CreatePaymentRequest } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import type { Caller } from "@cauri/rpc/caller";
-import { type ClaimRequest, type DueClaim, fingerprint, finishClaim, tellUnfinished } from "@cauri/store/claims";
+import { type ClaimRequest, type DueClaim, fingerprint } from "@cauri/store/claims";
 import type { Clocks } from "@cauri/store/clock";
+import { LeaseLost, underClaim, whenOvertaken, withFreshReference } from "@cauri/store/lease";
 import { beginTogether, type Lease, underLease } from "@cauri/store/operation";
 import { appendEvents } from "@cauri/store/outbox";
 import { type Tx, transact } from "@cauri/store/pool";
-import { applyWord, LeaseLost, type Rooms, reread } from "./apply.ts";
+import { applyWord, type Rooms, reread } from "./apply.ts";
 import { decideCreation } from "./creation.ts";
 import { type Answer, acceptedBy, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
 import { findPayment, insertPayments, type NewPayment } from "./store.ts";
@@ -27,8 +28,6 @@ const DEFAULT_EXPIRY_S = 3_600;
 const GO_ON_MS = 600_000;
 /** Retry-After of a rail that can't be reached. */
 const UNAVAILABLE_RETRY_S = 5;
-/** References are random: a clash is rarer than a crash, and the transaction is simply run with another one. */
-const REFERENCE_ATTEMPTS = 3;
 
 export type Creation = Rooms & {
   readonly terms: TermsCache;
@@ -58,7 +57,7 @@ export async function createPayment(
     begun.begun === "new"
       ? runPayment(rooms, begun.written, lease, request_id)
       : resumePayment(rooms, lease, request_id, "retry"),
-  ).catch(stopped);
+  ).catch(whenOvertaken);
   if (isRefusal(result)) return result;
   // A retry that went on with an interrupted creation gets its first answer, not a replay of one.
   return { payment: result, outcome: "created" };
@@ -92,14 +91,10 @@ function claimOf(rooms: Creation, request: CreatePaymentRequest, caller: Caller,
   };
 }
 
-async function beginWithReference(rooms: Creation, claim: ClaimRequest, request: CreatePaymentRequest, caller: Caller) {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await begin(rooms.pool, claim, () => prepare(rooms, request, caller, claim.operation_id));
-    } catch (error) {
-      if (attempt === REFERENCE_ATTEMPTS || !isReferenceClash(error)) throw error;
-    }
-  }
+function beginWithReference(rooms: Creation, claim: ClaimRequest, request: CreatePaymentRequest, caller: Caller) {
+  return withFreshReference("payments_reference", () =>
+    begin(rooms.pool, claim, () => prepare(rooms, request, caller, claim.operation_id)),
+  );
 }
 
 /** Terms and vault: everything that can refuse a payment before anything of it exists. */
@@ -225,9 +220,7 @@ async function tell(
   kind: "refused" | "unavailable" | "not_found",
   why: Resumed,
 ): Promise<Refusal> {
-  await transact(rooms.pool, async (tx) => {
-    if (!(await tellUnfinished(tx, lease.operation_id, lease.lease_no))) throw new LeaseLost(lease.operation_id);
-  });
+  await transact(rooms.pool, (tx) => underClaim(tx, lease, "tell"));
   if (why === "sweep")
     rooms.log.info({ operation: lease.operation_id, kind }, "the rail has nothing; a retry is awaited");
   if (kind === "refused") return refuse("upstream_error", "the operator refused the call; nothing was collected");
@@ -238,18 +231,6 @@ async function tell(
 
 /** News had brought the payment to rest before its runner came to it. */
 async function endRun(rooms: Creation, payment: Payment, lease: Lease): Promise<Payment> {
-  await transact(rooms.pool, async (tx) => {
-    if (!(await finishClaim(tx, lease.operation_id, lease.lease_no))) throw new LeaseLost(lease.operation_id);
-  });
+  await transact(rooms.pool, (tx) => underClaim(tx, lease, "finish"));
   return payment;
-}
-
-/** Another runner goes on with it: whoever still waits here asks again and finds its result. */
-function stopped(error: unknown): Refusal {
-  if (!(error instanceof LeaseLost)) throw error;
-  return refuse("concurrent_request", "another request goes on with this operation", { retry_after_s: 1 });
-}
-
-function isReferenceClash(error: unknown): boolean {
-  return error instanceof Error && "constraint" in error && error.constraint === "payments_reference";
 }

@@ -3,6 +3,7 @@
 
 import { type Consumer, consume, type Delivered } from "@cauri/events/consume";
 import type { Events } from "@cauri/events/events";
+import { eachOf } from "@cauri/events/rail-news";
 import { failureCode } from "@cauri/money/failure";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import { applyWord, type Rooms } from "./apply.ts";
@@ -10,9 +11,6 @@ import { isStale, NO_OFFER, newsOf, type Payment, type RailWord } from "./paymen
 import { findPayments, recordNews } from "./store.ts";
 
 const RAIL_SUBJECTS = ["cauri.rails.collection.>"];
-
-/** Payments of one batch that are worked on at once: all, because their steps share statements and calls. */
-const PARALLEL = 100;
 
 const SAYS = { pending: "accept", success: "settle", failed: "reject", cancelled: "cancel" } as const;
 
@@ -58,18 +56,6 @@ async function applyAll(rooms: Rooms, { payment, words }: Told): Promise<void> {
   let current = payment;
   const fresh = words.filter((word) => !isStale(payment, word)).sort((a, b) => (a.version < b.version ? -1 : 1));
   for (const word of fresh) current = await applyWord(rooms, current, word, null);
-}
-
-/** Runs the work for every item, a few at once; the first error is thrown after all have ended. */
-async function eachOf<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
-  const queue = items.values();
-  const runners = Array.from({ length: Math.min(PARALLEL, items.length) }, async () => {
-    const errors: unknown[] = [];
-    for (const item of queue) await work(item).catch((error: unknown) => errors.push(error));
-    return errors;
-  });
-  const [first] = (await Promise.all(runners)).flat();
-  if (first !== undefined) throw first;
 }
 
 /** What the news say; null for a kind that this room doesn't know. */

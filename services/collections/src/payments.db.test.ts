@@ -10,7 +10,7 @@ import { transact } from "@cauri/store/pool";
 import { reread } from "./apply.ts";
 import { type Created, createPayment } from "./create.ts";
 import { expireAll } from "./expiry.ts";
-import { findOwned, listPayments } from "./store.ts";
+import { findPaymentBy, listPayments } from "./store.ts";
 import { ACCOUNT, callerOf, mortal, newsOf, openTestRoom, requestOf, stateOf, type TestRoom } from "./testing.ts";
 import { viewOf } from "./view.ts";
 
@@ -319,9 +319,9 @@ test("get_payment: by id, reference in any case, or client_ref; another account'
     { by: "reference", value: reference },
     { by: "client_ref", value: "found" },
   ] as const) {
-    assert.equal((await findOwned(room.db.pool, ACCOUNT, "test", [named]))?.id, id);
-    assert.equal(await findOwned(room.db.pool, "acct_other", "test", [named]), null);
-    assert.equal(await findOwned(room.db.pool, ACCOUNT, "live", [named]), null);
+    assert.equal((await findPaymentBy(room.db.pool, [named], { account: ACCOUNT, mode: "test" }))?.id, id);
+    assert.equal(await findPaymentBy(room.db.pool, [named], { account: "acct_other", mode: "test" }), null);
+    assert.equal(await findPaymentBy(room.db.pool, [named], { account: ACCOUNT, mode: "live" }), null);
   }
 });
 

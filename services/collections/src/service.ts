@@ -13,7 +13,7 @@ import { type Call, type Service, service } from "@cauri/rpc/server";
 import { reread } from "./apply.ts";
 import { type Creation, createPayment } from "./create.ts";
 import type { Payment } from "./payment.ts";
-import { findAnywhere, findOwned, listPayments } from "./store.ts";
+import { findPaymentBy, listPayments } from "./store.ts";
 import { statusOf, viewOf } from "./view.ts";
 
 const DEFAULT_PER_PAGE = 25;
@@ -34,7 +34,7 @@ export function paymentService(rooms: PaymentRooms): Service {
       return viewOf(created.payment);
     },
     getPayment: async ({ id }, { caller }) => {
-      const payment = await findOwned(rooms.pool, caller.account, caller.mode, parseOperationRef(id));
+      const payment = await findPaymentBy(rooms.pool, parseOperationRef(id), caller);
       return payment === null ? noSuchPayment() : viewOf(payment);
     },
     listPayments: async (request, { caller }) => {
@@ -65,7 +65,7 @@ export function paymentService(rooms: PaymentRooms): Service {
 
 /** Drives a payment of the sandbox and answers it once it has moved. */
 async function advancePayment(rooms: Creation, { id, to }: AdvancePaymentRequest, call: Call): Promise<View | Refusal> {
-  const payment = await findAnywhere(rooms.pool, parseOperationRef(id));
+  const payment = await findPaymentBy(rooms.pool, parseOperationRef(id), null);
   if (payment === null) return noSuchPayment();
   const stands = to === "success" || to === "failed";
   const driven = stands && canReach(payment, to) && (await rooms.rails.advance(payment, to, call.request_id));

@@ -5,6 +5,7 @@ import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import type { OperationRef } from "@cauri/money/reference";
 import { pgBoolArray, pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import { findNamed } from "@cauri/store/find";
 import { type ListPage, type ListQuery, listPage } from "@cauri/store/lists";
 import { type Pool, type Queryable, snapshot, type Tx } from "@cauri/store/pool";
 import type { MaskedPayer, Offer, Payment, PaymentNews, PaymentStatus, RailWord } from "./payment.ts";
@@ -198,31 +199,14 @@ export async function findPayment(db: Queryable, id: string): Promise<Payment | 
   return (await findPayments(db, [id])).get(id) ?? null;
 }
 
-/** Within one account and mode: anyone else's is as if unknown. */
-export async function findOwned(
+/** Within one account and mode, or (null, for operators) of any account. */
+export async function findPaymentBy(
   db: Queryable,
-  account: string,
-  mode: Mode,
   named: readonly OperationRef[],
+  owner: { readonly account: string; readonly mode: Mode } | null,
 ): Promise<Payment | null> {
-  for (const { by, value } of named) {
-    const { rows } = await db.query<Row>(
-      `select * from payments where ${COLUMNS[by]} = $3 and account = $1 and mode = $2`,
-      [account, mode, value],
-    );
-    if (rows[0] !== undefined) return paymentOf(rows[0]);
-  }
-  return null;
-}
-
-/** For operators: by id or reference, of any account. */
-export async function findAnywhere(db: Queryable, named: readonly OperationRef[]): Promise<Payment | null> {
-  for (const { by, value } of named) {
-    if (by === "client_ref") continue;
-    const { rows } = await db.query<Row>(`select * from payments where ${COLUMNS[by]} = $1`, [value]);
-    if (rows[0] !== undefined) return paymentOf(rows[0]);
-  }
-  return null;
+  const row = await findNamed<Row>(db, "payments", named, owner);
+  return row === null ? null : paymentOf(row);
 }
 
 export async function listPayments(
@@ -265,8 +249,6 @@ export async function takeDueChecks(
   );
   return rows.map(paymentOf);
 }
-
-const COLUMNS = { id: "id", reference: "reference", client_ref: "client_ref" } as const;
 
 function paymentOf(row: Row): Payment {
   const { n: _n, check_at: _check_at, has_payer, payer_phone, payer_name, payer_email, ...payment } = row;

@@ -1,8 +1,7 @@
 // A payment as the world sees it: the contract's masked view, and the news of it.
 
-import { deriveId } from "@cauri/money/ids";
+import { operationEvent } from "@cauri/events/operation-event";
 import { PaymentStatus as ProtoStatus, type Payment as View } from "@cauri/proto/ts/cauri/collections/v1/payments";
-import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import type { OutboxEvent } from "@cauri/store/outbox";
 import { FAILURE_MESSAGES, type Payment, type PaymentStatus } from "./payment.ts";
 
@@ -59,35 +58,7 @@ export function statusOf(status: ProtoStatus): PaymentStatus | null {
   return found === undefined ? null : (found[0] as PaymentStatus);
 }
 
-/** The news of a payment's present state. Its id follows from the version: the same news told twice is one event. */
+/** The news of a payment's present state. */
 export function eventOf(payment: Payment, event: PaymentEvent): OutboxEvent {
-  const id = deriveId("evt", payment.id, `news ${payment.version}`);
-  const news: OperationNews = {
-    event,
-    id: payment.id,
-    reference: payment.reference,
-    clientRef: payment.client_ref ?? undefined,
-    amountMinor: payment.amount_minor,
-    assetId: payment.asset_id,
-    status: payment.status,
-    account: payment.account,
-    mode: payment.mode,
-    version: BigInt(payment.version),
-    occurredAt: payment.updated_at,
-    failureCode: payment.failure_code ?? "",
-    railAmountMinor: undefined,
-    railCurrency: "",
-    eventId: id,
-    currency: payment.currency,
-    scale: payment.scale,
-    rail: payment.rail ?? "",
-  };
-  return {
-    id,
-    topic: payment.id,
-    subject: `cauri.collections.${event}`,
-    payload: OperationNews.encode(news).finish(),
-    account: payment.account,
-    mode: payment.mode,
-  };
+  return operationEvent("collections", event, payment);
 }
