@@ -1,7 +1,7 @@
 // `npm run bench [-- name options]`: measures one thing on a fresh house and prints what it was measured on. Without a
 // name it tells which benches there are.
 
-import { benchLedger } from "./bench-ledger.ts";
+import { benchLedger, benchLedgerGrowth } from "./bench-ledger.ts";
 import { benchPayments } from "./bench-payments.ts";
 import { benchStart } from "./bench-start.ts";
 import { runCommand, Sentence } from "./sentence.ts";
@@ -10,6 +10,7 @@ type Bench = { readonly what: string; readonly run: (args: readonly string[]) =>
 
 const BENCHES: Readonly<Record<string, Bench>> = {
   ledger: { what: "transfers per second of the ledger's engine, and by gRPC", run: benchLedger },
+  "ledger-growth": { what: "whether the ledger stays as fast over 10 M transfers", run: benchLedgerGrowth },
   payments: { what: "POST /v1/payments, closed loop, 64 connections", run: benchPayments },
   start: { what: "warm start of the whole house, and its memory", run: benchStart },
 };
@@ -17,7 +18,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === undefined) {
     console.log("npm run bench <name> [-- options]");
-    for (const [bench, { what }] of Object.entries(BENCHES)) console.log(`  ${bench.padEnd(10)} ${what}`);
+    for (const [bench, { what }] of Object.entries(BENCHES)) console.log(`  ${bench.padEnd(14)} ${what}`);
     return 0;
   }
   const bench = BENCHES[name];
