@@ -18,7 +18,9 @@ function checks(): Check[] {
     { name: "format and lint", script: bin("@biomejs/biome/bin/biome"), args: ["check", "--error-on-warnings", "."] },
     { name: "contract lint", script: buf, args: ["lint"] },
     { name: "contract format", script: buf, args: ["format", "--diff", "--exit-code"] },
-    ...(base === null ? [] : [{ name: `contract against ${base}`, script: buf, args: breakingArgs(base) }]),
+    ...(base === null ? [] : [{ name: `contract against ${base.slice(0, 7)}`, script: buf, args: breakingArgs(base) }]),
+    { name: "interface description", script: bin("@redocly/cli/bin/cli.js"), args: LINT_DESCRIPTION },
+    ...(base === null ? [] : [{ name: `description against ${base.slice(0, 7)}`, script: DIFF, args: [base] }]),
     { name: "types of tools and stories", script: tsc, args: ["--noEmit", "-p", "."] },
     { name: "types of the workspaces", script: bin("turbo/bin/turbo"), args: TYPES },
     { name: "tidiness", script: "--test", args: ["--test-reporter=dot", "tools/tidy.test.ts"] },
@@ -27,19 +29,28 @@ function checks(): Check[] {
 
 const TYPES = ["run", "types", "--output-logs=errors-only", "--continue", "--no-update-notifier"];
 
+/** Its rules, and why each is there or not, stand in the configuration. */
+const LINT_DESCRIPTION = ["lint", "--config", "gateway/redocly.yaml", "--format", "stylish", "gateway/openapi.json"];
+const DIFF = join(root, "tools/openapi-diff.ts");
+
 function breakingArgs(base: string): string[] {
   return ["breaking", "--against", `.git#ref=${base}`];
 }
 
-/** What the contract must stay compatible with: the shared main branch, unless this is it or it holds no contract yet. */
+/**
+ * What contract and description must stay compatible with: the commit at which this branch left the shared main one;
+ * on that branch itself its last commit while something is uncommitted, else the one before. Null where history does
+ * not reach, as in a shallow clone.
+ */
 function breakingBase(): string | null {
   const head = git("rev-parse", "HEAD");
-  for (const base of ["origin/main", "main"]) {
-    const commit = git("rev-parse", "--verify", "--quiet", base);
-    if (commit === null || commit === head) continue;
-    return git("ls-tree", commit, "buf.yaml") ? base : null;
-  }
-  return null;
+  const changed = git("status", "--porcelain", "--", "proto", "gateway/openapi.json") !== "";
+  const left = [git("merge-base", "HEAD", "origin/main"), git("merge-base", "HEAD", "main")];
+  const base =
+    left.find((commit) => commit !== null && commit !== head) ?? (changed ? head : git("rev-parse", "HEAD~1"));
+  if (base === null) return null;
+  const holds_both = git("ls-tree", base, "buf.yaml") && git("ls-tree", base, "gateway/openapi.json");
+  return holds_both ? base : null;
 }
 
 function git(...args: string[]): string | null {
@@ -50,10 +61,13 @@ function git(...args: string[]): string | null {
   }
 }
 
+/** No tool of ours tells anybody that it was run. */
+const QUIET = { TURBO_TELEMETRY_DISABLED: "1", REDOCLY_TELEMETRY: "off", REDOCLY_SUPPRESS_UPDATE_NOTICE: "true" };
+
 function runCheck({ script, args }: Check): Promise<{ code: number; output: string }> {
   return new Promise((settle, reject) => {
     let output = "";
-    const env = { ...process.env, TURBO_TELEMETRY_DISABLED: "1", FORCE_COLOR: process.stdout.isTTY ? "1" : "0" };
+    const env = { ...process.env, ...QUIET, FORCE_COLOR: process.stdout.isTTY ? "1" : "0" };
     const child = spawn(process.execPath, [script, ...args], { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding("utf8").on("data", (chunk: string) => {

@@ -4,6 +4,7 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { hasPresence, isInternal, isTimestamp, optionOf, unwrapped } from "@cauri/rpc/json-form";
 import { commentOf } from "./image.ts";
+import { exampleOf } from "./openapi-examples.ts";
 import { enumWordsDoc } from "./openapi-words.ts";
 import { fieldSchema, inputSchema, type Schema } from "./schema.ts";
 
@@ -42,7 +43,7 @@ function describedInput(desc: DescMessage, without: readonly string[], nest: (de
   const properties = schema["properties"] as { [name: string]: Schema };
   for (const field of desc.fields) {
     const property = properties[field.name];
-    if (property !== undefined) properties[field.name] = described(field, publicForm(property));
+    if (property !== undefined) properties[field.name] = described(field, absentAsNull(field, publicForm(property)));
   }
   return { description: commentOf(desc), ...schema };
 }
@@ -69,6 +70,17 @@ function outputField(field: DescField, nest: (desc: DescMessage) => Schema): Sch
 function nullable(field: DescField, schema: Schema): Schema {
   if (optionOf(field)?.required === true) return schema;
   if (!hasPresence(field) || field.fieldKind === "list" || field.fieldKind === "map") return schema;
+  return orNull(schema);
+}
+
+/** What need not be sent may be sent as null: the edge drops it, also in a map. */
+function absentAsNull(field: DescField, schema: Schema): Schema {
+  if (optionOf(field)?.required === true) return schema;
+  const pairs = schema["additionalProperties"];
+  return orNull(pairs === undefined ? schema : { ...schema, additionalProperties: orNull(pairs as Schema) });
+}
+
+function orNull(schema: Schema): Schema {
   if (schema["$ref"] !== undefined) return { anyOf: [schema, { type: "null" }] };
   const words = schema["enum"];
   return {
@@ -82,11 +94,12 @@ function nullable(field: DescField, schema: Schema): Schema {
 export function described(field: DescField, schema: Schema): Schema {
   const option = optionOf(field);
   const description = [commentOf(field), enumWordsDoc(field)].filter(Boolean).join("\n\n");
+  const example = exampleOf(field);
   return {
     ...(description === "" ? {} : { description }),
     ...schema,
     ...(option?.default ? { default: JSON.parse(option.default) } : {}),
-    ...(option?.example ? { examples: [JSON.parse(option.example)] } : {}),
+    ...(example === undefined ? {} : { examples: [example] }),
   };
 }
 

@@ -55,20 +55,40 @@ export function errorResponses(
         // Who is not known has no limit to be told of.
         ...(status === 401 ? { "X-Request-Id": header("RequestId") } : COMMON_HEADERS),
         ...(status === 429 || status === 503 || status === 409 ? { "Retry-After": header("RetryAfter") } : {}),
-        ...(status === 405 ? { Allow: header("Allow") } : {}),
       },
-      content: { "application/json": { schema: errorSchema(codes) } },
+      content: { "application/json": { schema: errorSchema(codes), examples: errorExamples(words, texts) } },
     };
     responses[String(status)] = { $ref: `#/components/responses/${name}` };
   }
   return responses;
 }
 
+/** One answer per code; of a 422 the message begins with the field's path, else it is the reason's own sentence. */
+function errorExamples(words: readonly string[], texts: ReasonTexts): { [code: string]: Schema } {
+  return Object.fromEntries(
+    words.map((word) => {
+      const { code } = meaningOf(word);
+      const [sentence = ""] = (texts.get(word) ?? "").split(/[.:;]/);
+      const plain = `${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`;
+      const message = code === "invalid_request" ? "amount_minor: is required" : plain;
+      return [code, { summary: code, value: { error: { code, message } } }];
+    }),
+  );
+}
+
 function errorSchema(codes: readonly string[]): Schema {
   return {
     allOf: [
       { $ref: "#/components/schemas/Error" },
-      { type: "object", properties: { error: { type: "object", properties: { code: { enum: [...codes] } } } } },
+      {
+        type: "object",
+        properties: {
+          error: {
+            type: "object",
+            properties: { code: { type: "string", enum: [...codes], examples: codes.slice(0, 1) } },
+          },
+        },
+      },
     ],
   };
 }
@@ -86,6 +106,7 @@ export const ERROR_SCHEMA: Schema = {
         code: {
           description: "A word for programs.",
           type: "string",
+          examples: ["invalid_request"],
           enum: [
             ...new Set(
               ReasonSchema.values.filter((v) => v.number !== 0).map((v) => meaningOf(v.localName.toLowerCase()).code),
@@ -98,8 +119,17 @@ export const ERROR_SCHEMA: Schema = {
           examples: ["amount_minor: is required"],
         },
       },
+      additionalProperties: false,
     },
   },
+  additionalProperties: false,
+};
+
+/** The answer of GET /v1/openapi.json: this document itself. */
+export const INTERFACE_SCHEMA: Schema = {
+  type: "object",
+  required: ["openapi"],
+  properties: { openapi: { description: "Version of OpenAPI.", type: "string", examples: ["3.1.0"] } },
 };
 
 export function header(name: string): Schema {
@@ -129,10 +159,6 @@ export const HEADERS: { [name: string]: Schema } = {
     description: "Whole seconds after which the same request may pass.",
     schema: { type: "integer", minimum: 1, examples: [1] },
   },
-  Allow: {
-    description: "The methods that this path knows.",
-    schema: { type: "string", examples: ["GET, HEAD, POST"] },
-  },
   Location: {
     description: "Path of what was created.",
     schema: { type: "string", examples: ["/v1/payments/pay_01KAE8W2T8Y3J6X0R9Z5QK7M4N"] },
@@ -149,7 +175,7 @@ export const IDEMPOTENCY_KEY: Schema = {
   required: false,
   description:
     "One key per operation, 1 to 255 printable ASCII characters, quoted or bare; remembered for at least 24 hours. The same key with the same payload returns the original operation; with another payload 409 `concurrent_request`.",
-  schema: { type: "string", minLength: 1, maxLength: 257, examples: ["order-1042-payment"] },
+  schema: { type: "string", minLength: 1, maxLength: 257, pattern: "^[ -~]+$", examples: ["order-1042-payment"] },
 };
 
 const EVENTS: { readonly [event: string]: string } = {
@@ -205,37 +231,70 @@ export function webhooks(): { [name: string]: Schema } {
       {
         post: {
           operationId: `on_${event.replace(".", "_")}`,
-          summary: text,
-          description: "Answer 2xx within 10 seconds. Deduplicate on `X-Service-Delivery`.",
+          summary: text.replace(/[.;].*$/, ""),
+          description: `${text} Answer 2xx within 10 seconds.`,
           tags: ["Webhooks"],
           security: [],
-          parameters: [
-            SIGNATURE,
-            deliveryHeader("X-Service-Event", event),
-            deliveryHeader("X-Service-Delivery", "evt_01KAE8W2T8Y3J6X0R9Z5QK7M4N"),
-          ],
+          parameters: deliveryHeaders(event),
           requestBody: {
             required: true,
-            content: { "application/json": { schema: { $ref: "#/components/schemas/WebhookEvent" } } },
+            content: { "application/json": { schema: eventSchema(event), example: eventExample(event) } },
           },
-          responses: { "2XX": { description: "Received. Any other answer is tried again: 5 attempts in all." } },
+          responses: {
+            "2XX": { description: "Received." },
+            default: {
+              description:
+                "Any other answer, and none at all: tried again 60 s, 5 min, 30 min and 2 h after the previous attempt, 5 attempts in all. After 20 failures in a row the endpoint is suspended for one hour.",
+            },
+          },
         },
       },
     ]),
   );
 }
 
-const SIGNATURE: Schema = {
-  name: "X-Service-Signature",
-  in: "header",
-  required: true,
-  description:
-    "`t=<unix time>,v1=<hex HMAC-SHA256>` of `<t>.<raw body>` under the endpoint's secret; two `v1=` during a rotation.",
-  schema: { type: "string" },
-};
+/** The envelope with this event's name. */
+function eventSchema(event: string): Schema {
+  return {
+    allOf: [
+      { $ref: "#/components/schemas/WebhookEvent" },
+      { type: "object", properties: { event: { type: "string", const: event, examples: [event] } } },
+    ],
+  };
+}
 
-function deliveryHeader(name: string, example: string): Schema {
-  const description =
-    name === "X-Service-Event" ? "Name of the event." : "Id of the event, the same in every repetition.";
-  return { name, in: "header", required: true, description, schema: { type: "string", examples: [example] } };
+function eventExample(event: string): Schema {
+  const id = "pay_01KAE8W2T8Y3J6X0R9Z5QK7M4N";
+  const paid = { id, reference: "PAY-7F3K9Q2MBX4T", merchant_reference: "order-1042", amount: "1500" };
+  const tried = { id: DELIVERY, reference: "PAY-TEST7F3K9Q2M", merchant_reference: null, amount: "0" };
+  const [, status = ""] = event.split(".");
+  const data = { ...(event === "payment.test" ? tried : paid), currency: "XOF", status };
+  return { event, created: "2026-11-20T18:53:00.000Z", data };
+}
+
+const DELIVERY = "evt_01KAE8W2T8Y3J6X0R9Z5QK7M4N";
+
+function deliveryHeaders(event: string): Schema[] {
+  const told: [name: string, required: boolean, description: string, schema: Schema][] = [
+    [
+      "X-Service-Signature",
+      true,
+      "`t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of `<t>.<raw body>`, keyed with the whole secret of the endpoint; two `v1=` during a rotation, the present secret's first. Refuse a `t` that is more than 300 seconds from now.",
+      {
+        type: "string",
+        pattern: "^t=\\d+(?:,v1=[0-9a-f]{64}){1,2}$",
+        examples: [`t=1795200780,v1=${"5257a869e7ecebed".repeat(4)}`],
+      },
+    ],
+    ["X-Service-Event", true, "Name of the event.", { type: "string", const: event }],
+    [
+      "X-Service-Delivery",
+      true,
+      "Id of the event, the same for every endpoint, repetition and replay: deduplicate on it.",
+      { type: "string", pattern: "^evt_[0-9A-HJKMNP-TV-Z]{26}$", examples: [DELIVERY] },
+    ],
+    ["X-Service-Mode", false, "Present on events of test mode alone.", { type: "string", const: "test" }],
+    ["User-Agent", true, "The sender.", { type: "string", examples: ["Cauri-Webhooks/1"] }],
+  ];
+  return told.map(([name, required, description, schema]) => ({ name, in: "header", required, description, schema }));
 }

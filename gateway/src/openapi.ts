@@ -4,9 +4,10 @@
 import type { DescField, FileRegistry } from "@bufbuild/protobuf";
 import { isInternal, optionOf } from "@cauri/rpc/json-form";
 import { commentOf } from "./image.ts";
+import { exampleMessage } from "./openapi-examples.ts";
 import { type Components, createComponents, described, publicForm } from "./openapi-schemas.ts";
 import * as words from "./openapi-words.ts";
-import { type Route, readRoutes } from "./routes.ts";
+import { type Route, readRoutes, SenselessOption } from "./routes.ts";
 import { fieldSchema, inputSchema, type Schema } from "./schema.ts";
 
 const REASON = "cauri.api.v1.Reason";
@@ -29,6 +30,7 @@ export function openApiDocument(registry: FileRegistry): object {
     const { path = "", verb = "" } = route.rest ?? {};
     paths[path] = { ...paths[path], [verb.toLowerCase()]: operation(route, components, errors) };
   }
+  refuseDoubleIds(paths);
   paths["/v1/openapi.json"] = { get: interfaceOperation(errors) };
   const tags = [...new Set(routes.map(({ tag }) => tag))].map((tag) => ({
     name: tag,
@@ -58,6 +60,13 @@ export function openApiDocument(registry: FileRegistry): object {
       schemas: { ...components.schemas, Error: words.ERROR_SCHEMA, WebhookEvent: words.WEBHOOK_SCHEMA },
     },
   };
+}
+
+/** Generated clients name their functions by these ids. */
+function refuseDoubleIds(paths: { [path: string]: { [verb: string]: Schema } }): void {
+  const ids = Object.values(paths).flatMap((verbs) => Object.values(verbs).map(({ operationId }) => operationId));
+  const double = ids.find((id, index) => ids.indexOf(id) !== index);
+  if (double !== undefined) throw new SenselessOption(`two public RPCs are called ${String(double)}`);
 }
 
 /** What the reasons say, and the responses that were written down so far. */
@@ -118,7 +127,8 @@ function body(route: Route, components: Components): Schema {
   const schema = inputSchema(input, without);
   if (Object.keys(schema["properties"] as object).length === 0) return {};
   const required = schema["required"] !== undefined;
-  const content = { "application/json": { schema: components.input(input, without) } };
+  const example = exampleMessage(input, without);
+  const content = { "application/json": { schema: components.input(input, without), example } };
   return { requestBody: { required, content } };
 }
 
@@ -137,13 +147,18 @@ function successes(route: Route, components: Components): { [status: string]: Sc
         ...(status === 201 && route.location ? { Location: words.header("Location") } : {}),
         ...(route.idempotent ? { "Idempotent-Replayed": words.header("IdempotentReplayed") } : {}),
       },
-      ...(status === 204 ? {} : { content: { "application/json": { schema: components.output(route.rpc.output) } } }),
+      ...(status === 204 ? {} : { content: answerContent(route, components) }),
     };
   };
   say(route.success, route.success === 201 ? "Created." : "Done.");
   if (route.existing !== route.success) say(route.existing, "It was there already; nothing was created.");
   if (route.idempotent && route.replay !== route.success) say(route.replay, "An idempotent replay.");
   return responses;
+}
+
+function answerContent(route: Route, components: Components): Schema {
+  const { output } = route.rpc;
+  return { "application/json": { schema: components.output(output), example: exampleMessage(output) } };
 }
 
 /** The reasons that follow from the route's options, and those that the route names itself. */
@@ -158,7 +173,9 @@ function reasonsOf(route: Route, by_body: boolean): string[] {
     ...(route.rest?.params.length ? ["not_found"] : []),
     ...(by_body ? ["unsupported_media_type", "payload_too_large"] : []),
     ...(has_input || by_body ? ["invalid_request"] : []),
-    ...(route.idempotent ? ["already_exists", "concurrent_request", "upstream_error"] : []),
+    // The one name that a merchant gives and that may be taken.
+    ...(route.idempotent && route.rpc.input.fields.some(({ name }) => name === "client_ref") ? ["already_exists"] : []),
+    ...(route.idempotent ? ["concurrent_request"] : []),
     ...route.refusals,
   ].filter((reason, index, all) => all.indexOf(reason) === index);
 }
@@ -174,7 +191,9 @@ function interfaceOperation(errors: Errors): Schema {
       "200": {
         description: "The description.",
         headers: words.COMMON_HEADERS,
-        content: { "application/json": { schema: { type: "object" } } },
+        content: {
+          "application/json": { schema: words.INTERFACE_SCHEMA, example: { openapi: "3.1.0" } },
+        },
       },
       ...errorsOf(ALWAYS, errors),
     },
