@@ -43,7 +43,8 @@ function describedInput(desc: DescMessage, without: readonly string[], nest: (de
   const properties = schema["properties"] as { [name: string]: Schema };
   for (const field of desc.fields) {
     const property = properties[field.name];
-    if (property !== undefined) properties[field.name] = described(field, absentAsNull(field, publicForm(property)));
+    if (property !== undefined)
+      properties[field.name] = toldDefault(described(field, absentAsNull(field, publicForm(property))));
   }
   return { description: commentOf(desc), ...schema };
 }
@@ -71,6 +72,13 @@ function nullable(field: DescField, schema: Schema): Schema {
   if (optionOf(field)?.required === true) return schema;
   if (!hasPresence(field) || field.fieldKind === "list" || field.fieldKind === "map") return schema;
   return orNull(schema);
+}
+
+/** In words: generators of typed clients take a field of a body with a `default` for one that must be there. */
+function toldDefault({ default: value, ...schema }: Schema): Schema {
+  return value === undefined
+    ? schema
+    : { ...schema, description: `${String(schema["description"])} Absent: ${value}.` };
 }
 
 /** What need not be sent may be sent as null: the edge drops it, also in a map. */
