@@ -2,6 +2,7 @@
 // everything there is to mend; it exits 1 when any of them complains.
 
 import { execFileSync, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { runCommand } from "./sentence.ts";
 
@@ -84,6 +85,8 @@ function runCheck({ script, args }: Check): Promise<{ code: number; output: stri
   });
 }
 
+const NOT_INSTALLED = "It is not installed: `npm run check` installs what package-lock.json names.";
+
 async function main(): Promise<number> {
   let complaints = 0;
   for (const check of checks()) {
@@ -93,6 +96,7 @@ async function main(): Promise<number> {
     console.log(`${code === 0 ? "ok  " : "FAIL"} ${check.name} (${seconds} s)`);
     if (code === 0) continue;
     complaints += 1;
+    if (!existsSync(check.script) && check.script !== "--test") console.log(NOT_INSTALLED);
     console.log(output.trimEnd());
   }
   console.log(complaints === 0 ? "all checks passed" : `${complaints} checks complain`);
