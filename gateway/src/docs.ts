@@ -1,138 +1,76 @@
 // The interface description, for programs and for people: /v1/openapi.json with a key, the same document without one
-// under /docs, and a page that shows it. Nothing is fetched from anywhere else, and no script runs.
+// under /docs, and a page that shows it in Swagger UI. Every file comes from here; nothing is fetched from anywhere else.
 
-import type { FastifyInstance } from "fastify";
-import { Html, html, sendPage } from "./html.ts";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
-type Schema = { readonly [key: string]: unknown };
-type Operation = {
-  readonly operationId: string;
-  readonly summary: string;
-  readonly description: string;
-  readonly tags: readonly string[];
-  readonly parameters?: readonly Schema[];
-  readonly requestBody?: { readonly content: { readonly [type: string]: { readonly schema: Schema } } };
-  readonly responses: { readonly [status: string]: Schema };
-};
-type Document = {
-  readonly info: { readonly title: string; readonly description: string };
-  readonly tags: readonly { readonly name: string; readonly description: string }[];
-  readonly paths: { readonly [path: string]: { readonly [verb: string]: Operation } };
-  readonly components: {
-    readonly schemas: { readonly [name: string]: Schema };
-    readonly responses: { readonly [name: string]: Schema };
-  };
-};
+const require = createRequire(import.meta.url);
+const { version } = require("swagger-ui-dist/package.json") as { version: string };
+
+/**
+ * The reader's own files carry its version in their address, so they may be kept for ever; the page itself may not.
+ * Swagger UI sets a few styles on elements, which is why `style-src` has 'unsafe-inline'; scripts are files of ours.
+ */
+const FOREVER = "public, max-age=31536000, immutable";
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const SAFE = { "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer" };
+
+const PAGE = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<title>Cauri API</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/docs/reader-${version}.css">
+<link rel="stylesheet" href="/docs/page.css"></head>
+<body><div id="reader"><noscript>This page needs a script, which comes from this address alone. The same text for
+programs: <a href="/docs/openapi.json">openapi.json</a>.</noscript></div>
+<script src="/docs/reader-${version}.js"></script><script src="/docs/page.js"></script></body></html>
+`;
+
+/**
+ * Nothing can be sent from the page: keys do not belong into browsers. The validator's badge, an address of its maker,
+ * is off; links into the document open what they name.
+ */
+const START = `SwaggerUIBundle({ url: "/docs/openapi.json", dom_id: "#reader", deepLinking: true, validatorUrl: null,
+  supportedSubmitMethods: [], defaultModelsExpandDepth: 1, docExpansion: "list", displayRequestDuration: false });
+`;
+
+const STYLE = `body{margin:0}.swagger-ui .info{margin:24px 0}.swagger-ui .scheme-container,.swagger-ui .authorization__btn{display:none}
+@media(max-width:640px){.swagger-ui .wrapper{padding:0 8px}.swagger-ui .opblock-summary-description{display:none}}
+`;
+
+/** What a file of the page is: its type, its text or the place where it lies, and for how long it may be kept. */
+type File = { readonly type: string; readonly text: () => Promise<string>; readonly keep: string };
 
 export function mountDocs(app: FastifyInstance, document: object): void {
   const json = JSON.stringify(document);
-  const main = docsPage(document as Document);
-  for (const url of ["/v1/openapi.json", "/docs/openapi.json"]) {
-    app.get(url, async (_request, reply) => reply.type("application/json; charset=utf-8").send(json));
-  }
-  app.get("/docs", async (_request, reply) => sendPage(reply, { title: "Cauri API", main }));
-}
-
-function docsPage({ info, tags, paths, components }: Document): Html {
-  return html`<h1>${info.title} API</h1>
-${paragraphs(info.description)}
-<p><a href="/docs/openapi.json">openapi.json</a> is the same text for programs.</p>
-${tags.map((tag) => html`<h2>${tag.name}</h2>${paragraphs(tag.description)}${operationsOf(paths, components.responses, tag.name)}`)}
-<h2>Shapes</h2>${Object.entries(components.schemas).map(([name, schema]) => shape(name, schema))}`;
-}
-
-type Answers = Document["components"]["responses"];
-
-function operationsOf(paths: Document["paths"], shared: Answers, tag: string): Html[] {
-  return Object.entries(paths).flatMap(([path, verbs]) =>
-    Object.entries(verbs)
-      .filter(([, operation]) => operation.tags.includes(tag))
-      .map(([verb, operation]) => operationHtml(`${verb.toUpperCase()} ${path}`, operation, shared)),
+  app.get("/v1/openapi.json", async (_request, reply) => reply.type("application/json; charset=utf-8").send(json));
+  const reader = (name: string) => () => readFile(require.resolve(`swagger-ui-dist/${name}`), "utf8");
+  const own = (text: string) => async () => text;
+  const files: { readonly [path: string]: File } = {
+    "/docs/openapi.json": { type: "application/json", text: own(json), keep: "no-cache" },
+    "/docs/page.js": { type: "text/javascript", text: own(START), keep: "no-cache" },
+    "/docs/page.css": { type: "text/css", text: own(STYLE), keep: "no-cache" },
+    [`/docs/reader-${version}.js`]: { type: "text/javascript", text: reader("swagger-ui-bundle.js"), keep: FOREVER },
+    [`/docs/reader-${version}.css`]: { type: "text/css", text: reader("swagger-ui.css"), keep: FOREVER },
+  };
+  for (const [path, file] of Object.entries(files)) app.get(path, serve(file));
+  app.get("/docs", async (_request, reply) =>
+    reply
+      .headers({ ...SAFE, "Content-Security-Policy": POLICY, "Cache-Control": "no-cache" })
+      .type("text/html; charset=utf-8")
+      .send(PAGE),
   );
 }
 
-function operationHtml(place: string, operation: Operation, shared: Answers): Html {
-  const [verb = "", path = ""] = place.split(" ");
-  const body = operation.requestBody?.content["application/json"]?.schema;
-  const parameters = (operation.parameters ?? []).filter((parameter) => "name" in parameter);
-  return html`<details id="${operation.operationId}"><summary><span class="verb">${verb}</span> <code>${path}</code> ${operation.summary}</summary>
-${paragraphs(operation.description)}
-${parameters.length > 0 ? html`<h3>Parameters</h3>${rows(parameters.map((parameter) => [String(parameter["name"]), `${parameter["in"]}: ${parameter["description"]}`]))}` : new Html("")}
-${body === undefined ? new Html("") : html`<h3>Body</h3><p>${typeOf(body)}</p>`}
-<h3>Answers</h3>${rows(Object.entries(operation.responses).map(([status, answer]) => [status, answerText(answer, shared)]))}</details>`;
-}
-
-function answerText(told: Schema, shared: Answers): string {
-  const answer = shared[referenceOf(told) ?? ""] ?? told;
-  const content = answer["content"] as { [type: string]: { schema: Schema } } | undefined;
-  const schema = content?.["application/json"]?.schema;
-  const name = schema === undefined || "allOf" in schema ? "" : ` ${textOf(schema)}`;
-  return `${String(answer["description"])}${name}`;
-}
-
-function shape(name: string, schema: Schema): Html {
-  const properties = Object.entries((schema["properties"] ?? {}) as { [name: string]: Schema });
-  const required = (schema["required"] ?? []) as readonly string[];
-  return html`<details id="shape-${name}"><summary><code>${name}</code></summary>${paragraphs(String(schema["description"] ?? ""))}
-<div class="table"><table><tbody>${properties.map(
-    ([
-      field,
-      value,
-    ]) => html`<tr><th scope="row"><code>${field}</code></th><td>${typeOf(value)}${required.includes(field) ? "" : ", optional"}</td>
-<td>${paragraphs(`${value["description"] ?? ""}${boundsOf(value)}`)}</td></tr>`,
-  )}</tbody></table></div></details>`;
-}
-
-/** The type of a schema, with a link where it is a shape of its own. */
-function typeOf(schema: Schema): Html {
-  const target = referenceOf(schema);
-  return target === undefined ? html`${textOf(schema)}` : html`<a href="#shape-${target}">${textOf(schema)}</a>`;
-}
-
-function referenceOf(schema: Schema): string | undefined {
-  const inner = [schema, ...((schema["anyOf"] ?? []) as Schema[]), (schema["items"] ?? {}) as Schema];
-  const reference = inner.map((one) => one["$ref"]).find((one) => typeof one === "string");
-  return reference?.split("/").at(-1);
-}
-
-function textOf(schema: Schema): string {
-  if (typeof schema["$ref"] === "string") return schema["$ref"].split("/").at(-1) ?? "";
-  if (Array.isArray(schema["anyOf"])) return (schema["anyOf"] as Schema[]).map(textOf).join(" or ");
-  if (schema["type"] === "array") return `list of ${textOf(schema["items"] as Schema)}`;
-  return [schema["type"]].flat().join(" or ");
-}
-
-function boundsOf(schema: Schema): string {
-  const told = ["minimum", "maximum", "minLength", "maxLength", "pattern", "default"].flatMap((keyword) =>
-    schema[keyword] === undefined ? [] : [`${keyword} ${String(schema[keyword])}`],
-  );
-  const [example] = (schema["examples"] ?? []) as unknown[];
-  if (example !== undefined) told.push(`for example ${JSON.stringify(example)}`);
-  return told.length === 0 ? "" : ` (${told.join(", ")})`;
-}
-
-function rows(pairs: readonly (readonly [string, string])[]): Html {
-  return html`<div class="table"><table><tbody>${pairs.map(
-    ([name, text]) => html`<tr><th scope="row"><code>${name}</code></th><td>${paragraphs(text)}</td></tr>`,
-  )}</tbody></table></div>`;
-}
-
-/** The little Markdown that our comments use: paragraphs, lists, `code` and **bold**. */
-function paragraphs(text: string): Html[] {
-  return text
-    .split(/\n{2,}/)
-    .filter((block) => block.trim() !== "")
-    .map((block) =>
-      block.startsWith("- ")
-        ? html`<ul>${block.split("\n").map((line) => html`<li>${inline(line.slice(2))}</li>`)}</ul>`
-        : html`<p>${inline(block)}</p>`,
-    );
-}
-
-function inline(text: string): Html[] {
-  return text.split(/(`[^`]*`|\*\*[^*]*\*\*)/).map((piece) => {
-    if (piece.startsWith("`")) return html`<code>${piece.slice(1, -1)}</code>`;
-    if (piece.startsWith("**")) return html`<strong>${piece.slice(2, -2)}</strong>`;
-    return html`${piece}`;
-  });
+/** Read and pressed at the first look, then kept: a gateway whose page nobody opens pays nothing for it. */
+function serve({ type, text, keep }: File): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> {
+  let pressed: Promise<Buffer> | undefined;
+  return async ({ headers }, reply) => {
+    reply.headers({ ...SAFE, "Cache-Control": keep, Vary: "Accept-Encoding" }).type(`${type}; charset=utf-8`);
+    if (!/\bgzip\b/.test(String(headers["accept-encoding"] ?? ""))) return reply.send(await text());
+    pressed ??= text().then((plain) => promisify(gzip)(plain));
+    return reply.header("Content-Encoding", "gzip").send(await pressed);
+  };
 }

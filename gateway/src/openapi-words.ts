@@ -68,7 +68,7 @@ function errorExamples(words: readonly string[], texts: ReasonTexts): { [code: s
   return Object.fromEntries(
     words.map((word) => {
       const { code } = meaningOf(word);
-      const [sentence = ""] = (texts.get(word) ?? "").split(/[.:;]/);
+      const [sentence = ""] = (texts.get(word) ?? "").split(/[.;](?:\s|$)/);
       const plain = `${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`;
       const message = code === "invalid_request" ? "amount_minor: is required" : plain;
       return [code, { summary: code, value: { error: { code, message } } }];
