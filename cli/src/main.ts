@@ -7,6 +7,7 @@ import { refusedBy } from "./door.ts";
 import { keyCommands } from "./key.ts";
 import { ledgerCommands } from "./ledger.ts";
 import { sandboxCommands } from "./sandbox.ts";
+import { webhookCommands } from "./webhook.ts";
 
 /** Exit codes that scripts rely on. */
 const FAILED = 1;
@@ -15,7 +16,7 @@ const WRONG_USAGE = 2;
 const wants_json = process.argv.includes("--json");
 
 const program = new Command("cauri")
-  .description("Operates a Cauri house: accounts, keys, corridors, prices, the sandbox, the ledger.")
+  .description("Operates a Cauri house: accounts, keys, corridors, prices, the sandbox, the ledger, webhooks.")
   .option("--url <url>", "address of the house's admin door (else CAURI_ADMIN_URL, else the data folder's local.json)")
   .option("--token <token>", "operator token (else CAURI_OPERATOR_TOKEN, else the data folder's local.json)")
   .option("--data <folder>", "data folder of a local house (else CAURI_DATA, else .cauri)")
@@ -33,6 +34,7 @@ for (const command of [
   feeCommands(),
   sandboxCommands(),
   ledgerCommands(),
+  webhookCommands(),
 ]) {
   program.addCommand(command);
 }

@@ -55,7 +55,8 @@ function outputSchema(desc: DescMessage, nest: (desc: DescMessage) => Schema): S
     if (isInternal(field)) continue;
     properties[field.name] = described(field, nullable(field, outputField(field, nest)));
   }
-  return { description: commentOf(desc), type: "object", properties, required: Object.keys(properties) };
+  const required = desc.fields.filter((field) => !isInternal(field) && !isOmitted(field)).map(({ name }) => name);
+  return { description: commentOf(desc), type: "object", properties, required };
 }
 
 /** An answer's field without the bounds of what may be sent. */
@@ -67,9 +68,14 @@ function outputField(field: DescField, nest: (desc: DescMessage) => Schema): Sch
   return publicForm(fieldSchema(field, nest));
 }
 
+/** Left out of an answer where it is absent, and so never null. */
+function isOmitted(field: DescField): boolean {
+  return optionOf(field)?.omitAbsent === true;
+}
+
 /** May be null: what has presence in the proto and is not marked as required, and an enum that was never said. */
 function nullable(field: DescField, schema: Schema): Schema {
-  if (optionOf(field)?.required === true) return schema;
+  if (optionOf(field)?.required === true || isOmitted(field)) return schema;
   if (!hasPresence(field) || field.fieldKind === "list" || field.fieldKind === "map") return schema;
   return orNull(schema);
 }

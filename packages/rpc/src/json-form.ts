@@ -64,7 +64,7 @@ export function enumWords(desc: DescEnum): string[] {
   return desc.values.filter((value) => value.number !== 0).map((value) => value.localName.toLowerCase());
 }
 
-/** The answer's form: every field is there, what is absent is null, an empty list is []. */
+/** The answer's form: every field is there, what is absent is null (but for `omit_absent`), an empty list is []. */
 export function toJsonForm(desc: DescMessage, message: Message): JsonObject {
   return writerOf(desc, "whole")(message) as JsonObject;
 }
@@ -129,9 +129,11 @@ function fieldStep(field: DescField, style: Style): (from: Plain, to: JsonObject
   const write = fieldWriter(field, style);
   const { name } = field;
   if (style === "whole") {
+    const omits = optionOf(field)?.omitAbsent === true;
     return (from, to) => {
       const value = get(from);
-      to[name] = value === undefined ? null : write(value);
+      if (value !== undefined) to[name] = write(value);
+      else if (!omits) to[name] = null;
     };
   }
   const required = optionOf(field)?.required === true;

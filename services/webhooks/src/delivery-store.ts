@@ -35,6 +35,8 @@ export type Claimed = {
   readonly url: string;
   readonly operation_id: string;
   readonly secret_sealed: Buffer;
+  readonly previous_sealed: Buffer | null;
+  readonly standard_headers: boolean;
 };
 
 /** An attempt that was made; `at` is when it began, in real time. */
@@ -140,7 +142,8 @@ export async function claimDue(tx: Tx, options: ClaimOptions): Promise<Claimed[]
 /** An event waits while an earlier one of its operation has not had its first attempt; one being retried is overtaken. */
 const CLAIM = `
   with ready as (
-    select e.id, e.account, e.url, e.secret_sealed, e.operation_id,
+    select e.id, e.account, e.url, e.secret_sealed, e.standard_headers, e.operation_id,
+           case when e.previous_until > statement_timestamp() then e.previous_sealed end as previous_sealed,
            greatest(1, least($2, $3 - e.consecutive_failures)) - (
              select count(f.id) from deliveries f
               where f.endpoint_id = e.id and f.lease_until > statement_timestamp()) as room
@@ -148,7 +151,7 @@ const CLAIM = `
      where e.id = any($1::bigint[]) and e.is_active
        and (e.suspended_until is null or e.suspended_until <= statement_timestamp())),
   due as (
-    select p.id, p.place, r.url, r.secret_sealed, r.operation_id as endpoint_operation
+    select p.id, p.place, r.url, r.secret_sealed, r.previous_sealed, r.standard_headers, r.operation_id as endpoint_operation
       from ready r cross join lateral (
         select d.id, row_number() over (order by d.due_at, d.version, d.id) as place
           from (values ('live'), ('test')) m (mode) cross join lateral (
@@ -168,7 +171,7 @@ const CLAIM = `
     from due
    where d.id = due.id
   returning d.id, d.lease_no, d.endpoint_id, d.event_id, d.event, d.mode, d.body, d.attempts, d.account, d.occurred_at,
-            due.url, due.secret_sealed, due.endpoint_operation as operation_id`;
+            due.url, due.secret_sealed, due.previous_sealed, due.standard_headers, due.endpoint_operation as operation_id`;
 
 /**
  * Writes down how attempts ended, in the order in which they did: the delivery's next step, and its endpoint's counter

@@ -42,6 +42,7 @@ async function endpoint(account: string, subscribed_events: string[] = []): Prom
       url: `https://shop.example.com/${serial}`,
       description: null,
       subscribed_events,
+      standard_headers: false,
       secret_sealed: Buffer.from("sealed"),
     });
   });

@@ -1,11 +1,14 @@
 // What turns by itself: the pump, what waited too long, and what is forgotten.
 
 import { systemClock } from "@cauri/money/clock";
+import type { Cipher } from "@cauri/store/cipher";
 import { forgetKeys } from "@cauri/store/claims";
 import type { Log, Pool } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
 import { failOverdue, forgetAttempts, forgetEnded, readQueue } from "./delivery-store.ts";
+import { erasePreviousSecrets } from "./endpoint-store.ts";
 import { showQueue } from "./metrics.ts";
+import { resealSecrets } from "./rotation.ts";
 import type { Sender } from "./sender.ts";
 
 /** The pump is woken by news and by ended attempts; this is for due retries and other replicas' news. */
@@ -13,10 +16,12 @@ const PUMP_MS = 250;
 const OVERDUE_MS = 60_000;
 const QUEUE_MS = 10_000;
 const FORGET_MS = 300_000;
+const SECRETS_MS = 60_000;
 const DAY_MS = 86_400_000;
 
 export type LoopsOptions = {
   readonly pool: Pool;
+  readonly cipher: Cipher;
   readonly sender: Sender;
   readonly settings: {
     readonly CAURI_WEBHOOK_KEEP_S: number;
@@ -26,7 +31,7 @@ export type LoopsOptions = {
   readonly log: Log;
 };
 
-export function startLoops({ pool, sender, settings, log }: LoopsOptions) {
+export function startLoops({ pool, cipher, sender, settings, log }: LoopsOptions) {
   const failOverdueNow = async () => {
     await failOverdue(pool, settings.CAURI_WEBHOOK_KEEP_S * 1000);
   };
@@ -34,6 +39,17 @@ export function startLoops({ pool, sender, settings, log }: LoopsOptions) {
   const others = [
     startLoop({ name: "webhook overdue", every_ms: OVERDUE_MS, work: failOverdueNow, log }),
     startLoop({ name: "webhook queue", every_ms: QUEUE_MS, work: async () => showQueue(await readQueue(pool)), log }),
+    startLoop({
+      name: "webhook secrets",
+      every_ms: SECRETS_MS,
+      work: async () => {
+        await erasePreviousSecrets(pool);
+        const endpoints = await resealSecrets({ pool, cipher });
+        if (endpoints > 0) log.info({ endpoints, key: cipher.keyId }, "secrets are sealed by the current key");
+        return endpoints > 0;
+      },
+      log,
+    }),
     startLoop({
       name: "webhook forgetting",
       every_ms: FORGET_MS,

@@ -49,7 +49,7 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
     log,
     observe: observeAttempt(systemClock, clocks),
   });
-  const loops = startLoops({ pool, sender, settings, log });
+  const loops = startLoops({ pool, cipher, sender, settings, log });
   atDrain("sender", () => Promise.all([loops.stop(), sender.stop()]));
   const news = followNews({ events, pool, log, wake: () => loops.wake() });
   const advances = followClocks({ events, pool, log });

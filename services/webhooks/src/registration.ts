@@ -56,7 +56,6 @@ export async function register(
   if (seen !== null && "replayed" in seen) return replay(rooms.pool, caller, seen.replayed, url);
   const events = checkEvents(wanted.subscribed_events ?? []);
   if (isRefusal(events)) return events;
-  if (wanted.standard_headers === true) return refuseStandardHeaders();
   const standing = await findByUrl(rooms.pool, caller.account, url);
   if (standing === null && (await rooms.dialer.whyForbidden(url)) !== null)
     return refuseField("url", "must name a public host");
@@ -77,6 +76,7 @@ export async function register(
       url,
       description: textOrNull(wanted.description),
       subscribed_events: events,
+      standard_headers: wanted.standard_headers ?? false,
       secret_sealed: sealSecret(rooms.cipher, { operation_id }, secret),
     });
     // The claim must go with the refusal: nothing was created, nothing is remembered.
@@ -105,7 +105,6 @@ export async function change(
   const before = await findById(rooms.pool, caller.account, number);
   if (before === null) return unknownEndpoint();
   const has = (field: string) => mask.includes(field);
-  if (has("standard_headers") && wanted.standard_headers === true) return refuseStandardHeaders();
   const url = has("url") ? checkUrl(wanted.url ?? "") : null;
   if (isRefusal(url)) return url;
   const events = has("subscribed_events") ? checkEvents(wanted.subscribed_events ?? []) : null;
@@ -124,6 +123,9 @@ export async function change(
       description: has("description") ? textOrNull(wanted.description) : standing.description,
       subscribed_events: events ?? standing.subscribed_events,
       is_active: has("is_active") ? (wanted.is_active ?? standing.is_active) : standing.is_active,
+      standard_headers: has("standard_headers")
+        ? (wanted.standard_headers ?? standing.standard_headers)
+        : standing.standard_headers,
     });
     return changed ?? unknownEndpoint();
   });
@@ -141,10 +143,6 @@ export function endpointNumber(text: string): bigint | null {
 
 export function unknownEndpoint(): Refusal {
   return refuse("not_found", "no such webhook endpoint");
-}
-
-function refuseStandardHeaders(): Refusal {
-  return refuseField("standard_headers", "is not available yet; leave it out or send false");
 }
 
 /** An empty text clears. */

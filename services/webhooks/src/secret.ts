@@ -1,12 +1,16 @@
-// The signing secret of an endpoint: `whsec_` and 32 random bytes in standard base64, sealed in its row.
+// The signing secrets of an endpoint: `whsec_` and 32 random bytes in standard base64, sealed in its row.
 
 import { randomBytes } from "node:crypto";
 import type { Cipher } from "@cauri/store/cipher";
+import { SECRET_PREFIX, type Signing } from "./notice.ts";
 
 type Owner = { readonly operation_id: string };
 
+/** An endpoint's secrets as its row holds them; the one before the current only while both sign. */
+export type Sealed = Owner & { readonly secret_sealed: Buffer; readonly previous_sealed: Buffer | null };
+
 export function newSecret(): string {
-  return `whsec_${randomBytes(32).toString("base64")}`;
+  return `${SECRET_PREFIX}${randomBytes(32).toString("base64")}`;
 }
 
 /** Seals it for the endpoint's own row: in another row it does not open. */
@@ -14,9 +18,29 @@ export function sealSecret(cipher: Cipher, owner: Owner, secret: string): Buffer
   return cipher.seal(Buffer.from(secret, "utf8"), place(owner));
 }
 
-/** Opens the secret of an endpoint, or of the endpoint that a claimed delivery goes to. */
-export function secretOf(cipher: Cipher, owner: Owner & { readonly secret_sealed: Buffer }): string {
-  return cipher.open(owner.secret_sealed, place(owner)).toString("utf8");
+/** Opens the current secret of an endpoint. */
+export function secretOf(cipher: Cipher, owner: Omit<Sealed, "previous_sealed">): string {
+  return openSecret(cipher, owner, owner.secret_sealed);
+}
+
+/** The current secret, and while a rotation is under way the one before it. */
+export function secretsOf(cipher: Cipher, owner: Sealed): readonly [current: string, ...previous: string[]] {
+  const current = secretOf(cipher, owner);
+  return owner.previous_sealed === null ? [current] : [current, openSecret(cipher, owner, owner.previous_sealed)];
+}
+
+/** With what the deliveries of an endpoint, or one that was claimed for it, are signed now. */
+export function signingOf(cipher: Cipher, owner: Sealed & { readonly standard_headers: boolean }): Signing {
+  return { secrets: secretsOf(cipher, owner), standard_headers: owner.standard_headers };
+}
+
+/** Seals a value again, under the key that seals from now on. */
+export function resealed(cipher: Cipher, owner: Owner, sealed: Buffer): Buffer {
+  return sealSecret(cipher, owner, openSecret(cipher, owner, sealed));
+}
+
+function openSecret(cipher: Cipher, owner: Owner, sealed: Buffer): string {
+  return cipher.open(sealed, place(owner)).toString("utf8");
 }
 
 function place({ operation_id }: Owner): string {

@@ -7,7 +7,7 @@ import { type Pool, transact } from "@cauri/store/pool";
 import { type Claimed, type ClaimOptions, claimDue, type Ended, endAttempts, returnLeases } from "./delivery-store.ts";
 import type { Attempt, Dialer } from "./dialer.ts";
 import { noticeHeaders } from "./notice.ts";
-import { secretOf } from "./secret.ts";
+import { signingOf } from "./secret.ts";
 
 /** Beside the time-out of an attempt, what a lease leaves for writing its result. */
 const LEASE_MARGIN_MS = 10_000;
@@ -61,7 +61,7 @@ export function openSender(options: SenderOptions): Sender {
 
   async function send(claimed: Claimed): Promise<void> {
     const now_ms = options.now();
-    const headers = noticeHeaders(claimed, secretOf(options.cipher, claimed), now_ms);
+    const headers = noticeHeaders(claimed, signingOf(options.cipher, claimed), now_ms);
     const attempt = await options.dialer.post(claimed.url, headers, claimed.body);
     options.observe(attempt, claimed);
     await end({ claimed, attempt, at: new Date(now_ms) });

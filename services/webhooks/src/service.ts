@@ -16,7 +16,8 @@ import { MAX_ENDPOINTS } from "./endpoint.ts";
 import { deleteEndpoint, type Endpoint, findById, listOf, reinstate } from "./endpoint-store.ts";
 import { noticeBody, noticeHeaders } from "./notice.ts";
 import { change, endpointNumber, type Rooms, register, unknownEndpoint } from "./registration.ts";
-import { secretOf } from "./secret.ts";
+import { rotate } from "./rotation.ts";
+import { secretOf, secretsOf, signingOf } from "./secret.ts";
 
 export type ServiceRooms = Rooms & {
   readonly dialer: Dialer;
@@ -70,7 +71,16 @@ export function webhookService(rooms: ServiceRooms): Service {
     },
     getEndpointSecret: async ({ id }, { caller }) => {
       const endpoint = await find(rooms, caller, id);
-      return endpoint === null ? unknownEndpoint() : { secret: secretOf(cipher, endpoint) };
+      if (endpoint === null) return unknownEndpoint();
+      const [secret, previousSecret] = secretsOf(cipher, endpoint);
+      return { secret, previousSecret };
+    },
+    rotateEndpointSecret: async (request) => {
+      const endpoint = await rotate(rooms, request);
+      if (isRefusal(endpoint)) return endpoint;
+      const [secret, previousSecret] = secretsOf(cipher, endpoint);
+      const previousSecretUntil = endpoint.previous_until ?? undefined;
+      return { ...view(endpoint), secret, previousSecret, previousSecretUntil };
     },
     testEndpoints: async (_request, { caller }) => testAll(rooms, caller),
     drain: (request, call) => rooms.drain(request, call.deadline_ms),
@@ -103,7 +113,7 @@ async function testAll(rooms: ServiceRooms, caller: Caller) {
   const notice = { event: "payment.test", event_id, mode: "test" as const, body };
   const data: TestResult[] = await Promise.all(
     endpoints.map(async (endpoint) => {
-      const headers = noticeHeaders(notice, secretOf(rooms.cipher, endpoint), rooms.now());
+      const headers = noticeHeaders(notice, signingOf(rooms.cipher, endpoint), rooms.now());
       const attempt = await rooms.dialer.post(endpoint.url, headers, body);
       return {
         endpointId: endpoint.id,
@@ -130,7 +140,7 @@ function view(endpoint: Endpoint): EndpointMessage {
     description: endpoint.description ?? undefined,
     subscribedEvents: [...endpoint.subscribed_events],
     isActive: endpoint.is_active,
-    standardHeaders: false,
+    standardHeaders: endpoint.standard_headers,
     consecutiveFailures: endpoint.consecutive_failures,
     suspendedUntil: endpoint.suspended_until ?? undefined,
     lastDeliveryAt: endpoint.last_delivery_at ?? undefined,
