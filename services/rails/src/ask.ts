@@ -2,12 +2,12 @@
 // number of processes may ask at once; what they hear is recorded under the attempt's lock.
 
 import { transact } from "@cauri/store/pool";
-import { isFinal, pollDelay_s, type RailAnswer } from "./attempt.ts";
+import { isFinal, isOutgoing, pollDelay_s, type RailAnswer } from "./attempt.ts";
 import { type Attempt, lockDuePolls, readAttempt, schedulePolls } from "./attempt-store.ts";
 import { askCharge } from "./call.ts";
 import { sentCharge } from "./collect.ts";
 import type { House } from "./house.ts";
-import { pollIn_s, recordTold } from "./record.ts";
+import { pollIn_s, recordHeard } from "./record.ts";
 
 /** Questions under way at once; together they take as long as the slowest one, 5 s at most. */
 const POLLS_AT_ONCE = 32;
@@ -26,12 +26,14 @@ async function askAttempt(house: House, attempt: Attempt): Promise<Asked> {
   const connector = attempt.connector === null ? null : house.registry.named(attempt.connector);
   // While its call is under way a rail may not have it yet: its "not found" would be believed.
   const is_under_way = attempt.state === "sending" && attempt.leased;
-  if (isFinal(attempt.state) || attempt.state === "ready" || is_under_way || connector === null) {
+  // What went out may come back.
+  const is_over = isFinal(attempt.state) && !(isOutgoing(attempt.kind) && attempt.state === "success");
+  if (is_over || attempt.state === "ready" || is_under_way || connector === null) {
     return { attempt, answer: null };
   }
   const answer = await askCharge(house, connector, sentCharge(attempt));
   const { operation_id } = attempt;
-  const after = await recordTold(house.pool, { operation_id, answer, source: "ask", lease_no: null });
+  const after = await recordHeard(house.pool, { operation_id, answer, source: "ask", lease_no: null });
   return { attempt: after, answer };
 }
 

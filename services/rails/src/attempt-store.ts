@@ -4,7 +4,7 @@ import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
-import type { AttemptState, Handoff, NewsSource, RailAnswer } from "./attempt.ts";
+import type { AttemptKind, AttemptState, Handoff, NewsSource, RailAnswer } from "./attempt.ts";
 import { dueRows } from "./due.ts";
 
 /** Longer than a call (5 s) with its two transactions, shorter than the 9 s lease of the room that calls. */
@@ -12,6 +12,7 @@ const LEASE_MS = 7_000;
 
 export type Attempt = {
   readonly operation_id: string;
+  readonly kind: AttemptKind;
   readonly account: string;
   readonly mode: Mode;
   readonly reference: string;
@@ -20,7 +21,8 @@ export type Attempt = {
   readonly currency: string;
   readonly scale: number;
   readonly platform_id: string;
-  readonly expires_at: Date;
+  /** When the payer's time is over; null where nothing ends the asking. */
+  readonly expires_at: Date | null;
   readonly state: AttemptState;
   readonly rail: string | null;
   readonly connector: string | null;
@@ -45,6 +47,7 @@ export type Attempt = {
 export type NewAttempt = Pick<
   Attempt,
   | "operation_id"
+  | "kind"
   | "account"
   | "mode"
   | "reference"
@@ -65,8 +68,8 @@ export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt>
     {
       name: "attempt_insert",
       text: `insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale,
-                                   platform_id, expires_at, state, created_at, updated_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'ready', now_of($2, $3), now_of($2, $3))
+                                   platform_id, expires_at, kind, state, created_at, updated_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'ready', now_of($2, $3), now_of($2, $3))
              on conflict (operation_id) do nothing`,
     },
     [
@@ -80,6 +83,7 @@ export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt>
       attempt.scale,
       attempt.platform_id,
       attempt.expires_at,
+      attempt.kind,
     ],
   );
   const locked = await lockAttempt(tx, attempt.operation_id);
@@ -98,14 +102,14 @@ export async function openSending(
   const text = (of: (attempt: NewAttempt) => string) => pgTextArray(attempts.map(({ attempt }) => of(attempt)));
   const { rows } = await tx.query<{ operation_id: string; lease_no: bigint }>(
     `insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id,
-                           expires_at, rail, connector, state, sends, lease_no, lease_until, next_poll_at,
+                           expires_at, rail, connector, kind, state, sends, lease_no, lease_until, next_poll_at,
                            created_at, updated_at)
-     select n.*, 'sending', 1, 1, clock_timestamp() + $13 * interval '1 millisecond',
-            now_of(n.account, n.mode) + $13 * interval '1 millisecond', now_of(n.account, n.mode), now_of(n.account, n.mode)
+     select n.*, 'sending', 1, 1, clock_timestamp() + $14 * interval '1 millisecond',
+            now_of(n.account, n.mode) + $14 * interval '1 millisecond', now_of(n.account, n.mode), now_of(n.account, n.mode)
        from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::smallint[],
-                   $9::text[], $10::timestamptz[], $11::text[], $12::text[])
+                   $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[])
          as n (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id, expires_at,
-               rail, connector)
+               rail, connector, kind)
       order by n.operation_id
      on conflict (operation_id) do nothing
      returning operation_id, lease_no`,
@@ -122,6 +126,7 @@ export async function openSending(
       pgTimeArray(attempts.map(({ attempt }) => attempt.expires_at)),
       pgTextArray(attempts.map(({ rail }) => rail)),
       pgTextArray(attempts.map(({ connector }) => connector)),
+      text(({ kind }) => kind),
       LEASE_MS,
     ],
   );
@@ -146,12 +151,15 @@ export async function lockAttempts(tx: Tx, operation_ids: readonly string[]): Pr
 }
 
 /** The operations behind references, the names that rails know. */
-export async function operationsOf(tx: Queryable, references: readonly string[]): Promise<Map<string, string>> {
-  const { rows } = await tx.query<{ reference: string; operation_id: string }>(
-    "select reference, operation_id from attempts where reference = any($1::text[])",
+export async function operationsOf(
+  tx: Queryable,
+  references: readonly string[],
+): Promise<Map<string, Pick<Attempt, "operation_id" | "kind">>> {
+  const { rows } = await tx.query<{ reference: string; operation_id: string; kind: AttemptKind }>(
+    "select reference, operation_id, kind from attempts where reference = any($1::text[])",
     [pgTextArray(references)],
   );
-  return new Map(rows.map(({ reference, operation_id }) => [reference, operation_id]));
+  return new Map(rows.map(({ reference, ...operation }) => [reference, operation]));
 }
 
 export async function readAttempt(db: Queryable, operation_id: string): Promise<Attempt | null> {
@@ -198,6 +206,16 @@ export async function makeReady(tx: Tx, operation_id: string, lease_no: bigint):
     [operation_id, lease_no],
   );
   return rowCount === 1;
+}
+
+/** Certainly not sent, and never to be; from `ready` alone, under the row's lock. */
+export async function writeWithheld(tx: Tx, operation_id: string, failure_code: FailureCode | null): Promise<void> {
+  const { rowCount } = await tx.query(
+    `update attempts set state = 'withheld', failure_code = $2, next_poll_at = null, updated_at = now_of(account, mode)
+      where operation_id = $1 and state = 'ready'`,
+    [operation_id, failure_code],
+  );
+  if (rowCount !== 1) throw new Error("a locked attempt was not in the state that was just read");
 }
 
 export type Changes = {
@@ -295,7 +313,8 @@ export async function pollNow(tx: Tx, operation_ids: readonly string[]): Promise
   if (operation_ids.length === 0) return;
   await tx.query(
     `update attempts set next_poll_at = now_of(account, mode)
-      where operation_id = any($1::text[]) and state in ('sending', 'unknown', 'pending')`,
+      where operation_id = any($1::text[])
+        and (state in ('sending', 'unknown', 'pending') or (kind <> 'collection' and state = 'success'))`,
     [pgTextArray(operation_ids)],
   );
 }

@@ -7,6 +7,7 @@ import {
   type AttemptState,
   attemptMoves,
   isFinal,
+  outgoingMoves,
   type Placed,
   planCollect,
   pollDelay_s,
@@ -16,7 +17,8 @@ import {
 
 const STATES = Object.keys(attemptMoves) as AttemptState[];
 
-const at = (state: AttemptState): Placed => ({
+const at = (state: AttemptState, kind: Placed["kind"] = "collection"): Placed => ({
+  kind,
   state,
   amount_minor: 1500n,
   currency: "XOF",
@@ -28,9 +30,9 @@ const to = (state: AttemptState, answer: RailAnswer, source: "call" | "callback"
   stepOf(at(state), answer, source)?.to ?? null;
 
 test("attempt: the states of the table are those of the CHECK", () => {
-  const sql = readFileSync(join(import.meta.dirname, "../migrations/0001_attempts.sql"), "utf8");
-  const check = /attempts_state\s+check \(state in \(([^)]*)\)\)/.exec(sql)?.[1] ?? "";
-  assert.deepEqual(check.match(/\w+/g), STATES);
+  const sql = readFileSync(join(import.meta.dirname, "../migrations/0003_kinds.sql"), "utf8");
+  const check = /attempts_state\s+check \(state in\s+\(([^)]*)\)\)/.exec(sql)?.[1] ?? "";
+  assert.deepEqual(new Set(check.match(/\w+/g)), new Set([...STATES, ...Object.keys(outgoingMoves)]));
 });
 
 test("attempt: on every path success is last, is reached once, and each told move has an event", () => {
@@ -119,4 +121,25 @@ test("polls: the pauses grow to five minutes; an unknown outcome is asked for fi
 
 test("attempt: a call that was taken for lost and answers after all is believed, also when it may be sent again", () => {
   assert.equal(to("ready", { outcome: "pending" }, "call"), "pending");
+});
+
+test("attempt: what goes out has failed, or come back, only by the rail's answer to our question", () => {
+  const failed: RailAnswer = { outcome: "failed", failure_code: "payee_not_found" };
+  const returned: RailAnswer = { outcome: "returned", amount_minor: 1500n, currency: "XOF" };
+  const step = (state: AttemptState, answer: RailAnswer, source: "call" | "callback" | "ask") =>
+    stepOf(at(state, "payout"), answer, source);
+  for (const source of ["call", "callback"] as const) {
+    for (const state of ["sending", "unknown", "pending", "success"] as const) {
+      const answers: RailAnswer[] = [failed, returned, { outcome: "cancelled" }];
+      for (const answer of answers) {
+        assert.equal(step(state, answer, source), null);
+      }
+    }
+  }
+  assert.deepEqual(step("pending", failed, "ask"), { to: "failed", event: "payout.failed", odd: false });
+  assert.deepEqual(step("pending", { outcome: "cancelled" }, "ask")?.to, "failed");
+  assert.deepEqual(step("success", failed, "ask"), { to: "returned", event: "payout.returned", odd: false });
+  assert.deepEqual(step("success", returned, "ask")?.to, "returned");
+  assert.equal(step("pending", returned, "ask"), null, "its success is told first");
+  assert.deepEqual(step("withheld", paid, "callback")?.event, "payout.success", "money that left all the same is told");
 });

@@ -2,7 +2,7 @@
 // The word "certainly" carries this file: only where certainly nothing reached the customer may anything be sent again.
 
 import type { FailureCode } from "@cauri/money/failure";
-import { type Moves, move, type StateOf } from "@cauri/money/moves";
+import type { Moves, StateOf } from "@cauri/money/moves";
 
 /**
  * `ready`: written down, certainly nothing is out. `sending`: the call may be out. `unknown`: it was out, and nobody knows
@@ -42,7 +42,53 @@ export const attemptMoves = {
   cancelled: { settle: { to: "success", ledger: "none", event: "collection.success" } },
 } as const satisfies Moves;
 
-export type AttemptState = StateOf<typeof attemptMoves>;
+/**
+ * What goes out instead of coming in. `withheld`: certainly not sent, and never to be. `returned`: the rail sent it back
+ * after a success. Events are told under the kind's name: `payout.success`.
+ */
+export const outgoingMoves = {
+  ready: {
+    send: { to: "sending", ledger: "none", event: null },
+    withhold: { to: "withheld", ledger: "none", event: null },
+    accept: { to: "pending", ledger: "none", event: "pending" },
+    settle: { to: "success", ledger: "none", event: "success" },
+  },
+  sending: {
+    accept: { to: "pending", ledger: "none", event: "pending" },
+    settle: { to: "success", ledger: "none", event: "success" },
+    reject: { to: "failed", ledger: "none", event: "failed" },
+    refuse: { to: "ready", ledger: "none", event: null },
+    lose: { to: "unknown", ledger: "none", event: null },
+  },
+  unknown: {
+    accept: { to: "pending", ledger: "none", event: "pending" },
+    settle: { to: "success", ledger: "none", event: "success" },
+    reject: { to: "failed", ledger: "none", event: "failed" },
+    refuse: { to: "ready", ledger: "none", event: null },
+  },
+  pending: {
+    settle: { to: "success", ledger: "none", event: "success" },
+    reject: { to: "failed", ledger: "none", event: "failed" },
+  },
+  // A "failed" after a success is the money coming back.
+  success: {
+    return: { to: "returned", ledger: "none", event: "returned" },
+    reject: { to: "returned", ledger: "none", event: "returned" },
+  },
+  failed: { settle: { to: "success", ledger: "none", event: "success" } },
+  // Money that left although it was withheld is told, so that it is booked: the operator had it from a call believed lost.
+  withheld: { settle: { to: "success", ledger: "none", event: "success" } },
+  returned: {},
+} as const satisfies Moves;
+
+/** What an attempt brings in or sends out; each kind but collections goes out. */
+export type AttemptKind = "collection" | "payout";
+
+export type AttemptState = StateOf<typeof attemptMoves> | StateOf<typeof outgoingMoves>;
+
+export function isOutgoing(kind: AttemptKind): boolean {
+  return kind !== "collection";
+}
 
 /** What a rail gives a payer to pay with. */
 export type Handoff = {
@@ -63,6 +109,8 @@ export type RailAnswer =
     }
   | { readonly outcome: "failed"; readonly failure_code: FailureCode }
   | { readonly outcome: "cancelled" }
+  /** It had succeeded, and the money is back. */
+  | { readonly outcome: "returned"; readonly amount_minor: bigint; readonly currency: string }
   /** A time-out, a 5xx, an answer that makes no sense: it may have happened. */
   | { readonly outcome: "unknown" }
   /** The rail answered the call with a no: certainly nothing happened there. */
@@ -75,7 +123,7 @@ export type RailAnswer =
 /** Who brought the news; kept in the history beside them. */
 export type NewsSource = "call" | "callback" | "ask";
 
-type NewsWord = "accept" | "settle" | "reject" | "cancel" | "refuse" | "lose";
+type NewsWord = "accept" | "settle" | "reject" | "cancel" | "return" | "refuse" | "lose";
 
 /** What an answer means to the table; null: it says nothing about the state. */
 function newsOf(answer: RailAnswer, source: NewsSource): NewsWord | null {
@@ -88,6 +136,8 @@ function newsOf(answer: RailAnswer, source: NewsSource): NewsWord | null {
       return "reject";
     case "cancelled":
       return "cancel";
+    case "returned":
+      return "return";
     case "unknown":
       return source === "call" ? "lose" : null;
     case "refused":
@@ -101,6 +151,7 @@ function newsOf(answer: RailAnswer, source: NewsSource): NewsWord | null {
 
 /** What must be known of an attempt to place news in it. */
 export type Placed = {
+  readonly kind: AttemptKind;
   readonly state: AttemptState;
   readonly amount_minor: bigint;
   readonly currency: string;
@@ -116,11 +167,38 @@ export function stepOf(attempt: Placed, answer: RailAnswer, source: NewsSource):
   if (answer.outcome === "success" && !isOurs(attempt, answer)) {
     // Money over another amount is not this operation's success: it is told, so that it is booked, and moves nothing.
     const known = attempt.odd_amount_minor === answer.amount_minor && attempt.odd_currency === answer.currency;
-    return known ? null : { to: attempt.state, event: "collection.success", odd: true };
+    return known ? null : { to: attempt.state, event: `${attempt.kind}.success`, odd: true };
   }
   const news = newsOf(answer, source);
-  const next = news === null ? null : move(attemptMoves, attempt.state, news);
-  return next === null ? null : { to: next.to, event: next.event, odd: false };
+  return news === null ? null : stepFor(attempt, news, source);
+}
+
+function stepFor(attempt: Placed, news: NewsWord, source: NewsSource): Step | null {
+  if (!isOutgoing(attempt.kind)) {
+    const next = drawn(attemptMoves, attempt.state, news);
+    return next === null ? null : { to: next.to as AttemptState, event: next.event, odd: false };
+  }
+  // Whoever was told "no" by mistake would send the money a second time: the rail is asked, and says so too.
+  const word = news === "cancel" ? "reject" : news;
+  if (source !== "ask" && (word === "reject" || word === "return")) return null;
+  const next = drawn(outgoingMoves, attempt.state, word);
+  if (next === null) return null;
+  return {
+    to: next.to as AttemptState,
+    event: next.event === null ? null : `${attempt.kind}.${next.event}`,
+    odd: false,
+  };
+}
+
+/** The arrow of one of the two tables; a state or news that the table doesn't have has none. */
+function drawn(table: Moves, state: string, news: string) {
+  const row = table[state];
+  return row !== undefined && Object.hasOwn(row, news) ? (row[news] ?? null) : null;
+}
+
+/** Whether an answer counts only once the rail, asked by our reference, has said so too. */
+export function needsAsking(kind: AttemptKind, answer: RailAnswer): boolean {
+  return isOutgoing(kind) && ["failed", "cancelled", "returned"].includes(answer.outcome);
 }
 
 function isOurs(attempt: Placed, answer: { readonly amount_minor: bigint; readonly currency: string }): boolean {
@@ -134,10 +212,10 @@ export function isWorthKeeping(step: Step | null, answer: RailAnswer, source: Ne
 
 /** Whether nothing more is expected: such an attempt is asked for no longer, yet listens. */
 export function isFinal(state: AttemptState): boolean {
-  return state === "success" || state === "failed" || state === "cancelled";
+  return ["success", "failed", "cancelled", "returned", "withheld"].includes(state);
 }
 
-/** What a repeat of Collect may do with the attempt it finds. */
+/** What a repeat of the sending may do with the attempt it finds. */
 export type CollectPlan = "send" | "wait" | "ask" | "answer";
 
 export function planCollect(attempt: { readonly state: AttemptState; readonly leased: boolean }): CollectPlan {

@@ -1,33 +1,34 @@
 // One call to a rail, bounded in time, with its faults turned into answers. What it came to is counted here.
 
 import type { RailAnswer } from "./attempt.ts";
-import { CALL_TIMEOUT_MS, type Charge, type Connector, type SentCharge } from "./connector.ts";
+import { CALL_TIMEOUT_MS, type Connector, type SentCharge } from "./connector.ts";
 import type { Metrics } from "./metrics.ts";
+import type { RailCall } from "./order.ts";
 import type { Health } from "./routing.ts";
 
 export type Caller = { readonly health: Health; readonly metrics: Metrics };
 
-/** Less time than this is not worth beginning a call that may charge somebody. */
+/** Less time than this is not worth beginning a call that may move money. */
 export const LEAST_CALL_MS = 500;
 
-/** Sends a charge. Afterwards it is certainly out, certainly not, or unknown; never an exception. */
-export async function sendCharge(
+/** Makes a call. Afterwards it is certainly out, certainly not, or unknown; never an exception. */
+export async function sendCall(
   caller: Caller,
   connector: Connector,
-  charge: Charge,
+  call: RailCall,
   left_ms: number,
 ): Promise<RailAnswer> {
-  const answer = await bounded(connector, left_ms, (signal) => connector.collect(charge, signal));
-  caller.metrics.called(charge.rail, "collect", answer.outcome);
+  const answer = await bounded(connector, left_ms, (signal) => call.run(connector, signal));
+  caller.metrics.called(call.rail, call.call, answer.outcome);
   // An operator that has nothing under a reference it is just being given makes no sense: nobody knows what it did.
   const told: RailAnswer = answer.outcome === "not_found" ? { outcome: "unknown" } : answer;
   if (!connector.is_simulated) {
-    caller.health.note(charge.rail, !["unknown", "refused", "unavailable"].includes(told.outcome));
+    caller.health.note(call.rail, !["unknown", "refused", "unavailable"].includes(told.outcome));
   }
   return told;
 }
 
-/** Asks for a charge by our reference. */
+/** Asks for what was sent, by our reference. */
 export async function askCharge(
   caller: Caller,
   connector: Connector,

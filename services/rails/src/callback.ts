@@ -3,7 +3,7 @@
 
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Tx, transact } from "@cauri/store/pool";
-import type { RailAnswer } from "./attempt.ts";
+import { needsAsking, type RailAnswer } from "./attempt.ts";
 import { operationsOf, pollNow } from "./attempt-store.ts";
 import { keepCallbacks, lockMatchable, markMatched, type StoredCallback } from "./callback-store.ts";
 import type { House } from "./house.ts";
@@ -56,13 +56,11 @@ const take = coalescePer<House, Callback, Result>((house) => ({
 
 async function takeAll(house: House, tx: Tx, callbacks: readonly Callback[]): Promise<Result[]> {
   const kept = await keepCallbacks(tx, house.cipher, callbacks);
-  await place(
-    tx,
-    callbacks.filter((_, at) => kept[at] === "matched"),
-  );
-  return callbacks.map(({ news }, at) => {
+  const matched = callbacks.filter((_, at) => kept[at] === "matched");
+  const hints = await place(tx, matched);
+  return callbacks.map((callback, at) => {
     const became = kept[at] ?? "unmatched";
-    return became === "matched" ? (news === null ? "hint" : "applied") : became;
+    return became === "matched" ? (hints[matched.indexOf(callback)] ? "hint" : "applied") : became;
   });
 }
 
@@ -72,24 +70,29 @@ export async function matchWaiting(house: House): Promise<number> {
     const stored = await lockMatchable(tx, house.cipher, MATCHED_AT_ONCE);
     const callbacks = stored.map((callback) => ({ ...callback, news: unpackNews(callback.raw) }));
     await markMatched(tx, callbacks);
-    await place(tx, callbacks);
-    return callbacks;
+    return await place(tx, callbacks);
   });
-  if (waiting.some(({ news }) => news === null)) house.wakePoller();
+  if (waiting.some((is_hint) => is_hint)) house.wakePoller();
   return waiting.length;
 }
 
-/** Places callbacks in their attempts, which are there: attempts are never deleted. */
-async function place(tx: Tx, callbacks: readonly Callback[]): Promise<void> {
-  if (callbacks.length === 0) return;
+/**
+ * Places callbacks in their attempts, which are there: attempts are never deleted. Answers which of them are hints, upon
+ * which the rail is asked: those that nobody signed, and a "no" to what goes out, which only the rail itself may say.
+ */
+async function place(tx: Tx, callbacks: readonly Callback[]): Promise<boolean[]> {
+  if (callbacks.length === 0) return [];
   const named = await operationsOf(
     tx,
     callbacks.map(({ reference }) => reference),
   );
-  const placed = callbacks.map(({ reference, news }) => ({ operation_id: named.get(reference) ?? "", news }));
+  const placed = callbacks.map(({ reference, news }) => {
+    const { operation_id, kind } = named.get(reference) ?? { operation_id: "", kind: "collection" };
+    return { operation_id, news, is_hint: news === null || needsAsking(kind, news) };
+  });
   await pollNow(
     tx,
-    placed.flatMap(({ operation_id, news }) => (news === null ? [operation_id] : [])),
+    placed.flatMap(({ operation_id, is_hint }) => (is_hint ? [operation_id] : [])),
   );
   await recordAll(
     tx,
@@ -97,6 +100,7 @@ async function place(tx: Tx, callbacks: readonly Callback[]): Promise<void> {
       news === null ? [] : [{ operation_id, answer: news, source: "callback" as const, lease_no: null }],
     ),
   );
+  return placed.map(({ is_hint }) => is_hint);
 }
 
 /**

@@ -5,21 +5,21 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Tx, transact } from "@cauri/store/pool";
-import { planCollect, type RailAnswer } from "./attempt.ts";
+import { needsAsking, planCollect, type RailAnswer } from "./attempt.ts";
 import {
   type Attempt,
   lockAttempt,
   makeReady,
-  type NewAttempt,
   openAttempt,
   openSending,
   startSending,
   takeOver,
 } from "./attempt-store.ts";
-import { askCharge, LEAST_CALL_MS, sendCharge } from "./call.ts";
-import type { Charge, Connector, SentCharge } from "./connector.ts";
+import { askCharge, LEAST_CALL_MS, sendCall } from "./call.ts";
+import type { Connector, SentCharge } from "./connector.ts";
 import type { House } from "./house.ts";
-import { recordAnswers, recordTold } from "./record.ts";
+import { callOf, type Order, type RailCall } from "./order.ts";
+import { isFact, recordAnswers, recordHeard, recordTold } from "./record.ts";
 import { nextRail } from "./routing.ts";
 import { openVault, openVaults } from "./vault-store.ts";
 
@@ -31,18 +31,12 @@ const RECORD_MS = 300;
 const MAX_BATCH = 100;
 const MAX_WAITING = 2_000;
 
-export type Order = NewAttempt & {
-  /** Open rails by priority. */
-  readonly rails: readonly string[];
-  readonly forced: boolean;
-} & Pick<Charge, "description" | "return_url" | "cancel_url" | "merchant_name">;
-
-/** What a Collect ends with: the attempt as it is, and where certainly nothing is out, why. */
+/** What a sending ends with: the attempt as it is, and where certainly nothing is out, why. */
 export type Collected = { readonly attempt: Attempt; readonly nothing_out: "refused" | "unavailable" | null };
 
 type SendTask = {
   readonly do: "send";
-  readonly charge: Charge;
+  readonly call: RailCall;
   readonly connector: Connector;
   readonly lease_no: bigint;
 };
@@ -84,12 +78,12 @@ async function collectOnce(house: House, order: Order, until_ms: number): Promis
       if (until_ms - house.clock() < LEAST_CALL_MS) return { attempt, nothing_out: "unavailable" };
       continue;
     }
-    const answer = await sendCharge(house, task.connector, task.charge, left_ms);
-    const attempt = await settleCall(house, order.operation_id, answer, task.lease_no);
+    const answer = await sendCall(house, task.connector, task.call, left_ms);
+    const attempt = await settleCall(house, order, task, answer, until_ms - house.clock());
     const certain = answer.outcome === "refused" || answer.outcome === "unavailable" ? answer.outcome : null;
     if (attempt.state !== "ready" || certain === null) return { attempt, nothing_out: null };
     last = certain;
-    tried.add(task.charge.rail);
+    tried.add(task.call.rail);
     if (order.forced || until_ms - house.clock() < LEAST_CALL_MS) return { attempt, nothing_out: last };
   }
 }
@@ -111,12 +105,11 @@ async function openAll(house: House, tx: Tx, orders: readonly Order[]): Promise<
     connector === null ? [] : [{ attempt: order, rail, connector: connector.name }],
   );
   const opened = await openSending(tx, served);
-  const payers = await openVaults(tx, house.cipher, [...opened.keys()]);
+  const details = await openVaults(tx, house.cipher, [...opened.keys()]);
   return chosen.map(({ order, rail, connector }) => {
     const lease_no = opened.get(order.operation_id);
     if (lease_no === undefined || connector === null) return null;
-    const payer = payers.get(order.operation_id) ?? {};
-    return { do: "send", connector, lease_no, charge: { ...order, rail, payer } };
+    return { do: "send", connector, lease_no, call: callOf(order, rail, details.get(order.operation_id)) };
   });
 }
 
@@ -126,13 +119,13 @@ type Chosen =
 
 function chooseRail(
   house: House,
-  { mode, forced }: Order,
+  { mode, kind, forced }: Order,
   rails: readonly string[],
   tried: ReadonlySet<string>,
 ): Chosen {
-  const isServed = (name: string) => house.registry.serving(name, mode) !== null;
+  const isServed = (name: string) => house.registry.serving(name, mode, kind) !== null;
   const rail = nextRail({ rails, forced, tried, isServed, isHealthy: house.health.isHealthy });
-  const connector = rail === null ? null : house.registry.serving(rail, mode);
+  const connector = rail === null ? null : house.registry.serving(rail, mode, kind);
   return rail === null || connector === null ? { rail: null, connector: null } : { rail, connector };
 }
 
@@ -158,20 +151,45 @@ async function decide(
   const usable = attempt.is_pinned && attempt.rail !== null ? [attempt.rail] : order.rails;
   const { rail, connector } = chooseRail(house, order, usable, tried);
   if (connector === null) return { do: "answer", result: { attempt, nothing_out: last ?? "unavailable" } };
-  const payer = await openVault(tx, house.cipher, order.operation_id);
+  const details = await openVault(tx, house.cipher, order.operation_id);
   const lease_no = await startSending(tx, attempt, rail, connector.name);
-  return { do: "send", connector, lease_no, charge: { ...order, rail, payer } };
+  return { do: "send", connector, lease_no, call: callOf(order, rail, details) };
 }
 
-async function settleCall(house: House, operation_id: string, answer: RailAnswer, lease_no: bigint): Promise<Attempt> {
+/** Takes the answer to a call down. A "no" to what goes out counts once the rail, asked by our reference, repeats it. */
+async function settleCall(
+  house: House,
+  { kind, operation_id, account, mode, reference }: Order,
+  { connector, lease_no, call: { rail } }: SendTask,
+  answer: RailAnswer,
+  left_ms: number,
+): Promise<Attempt> {
+  if (needsAsking(kind, answer)) {
+    const sent = { rail, account, mode, reference, handoff: {} };
+    const asked = await askCharge(house, connector, sent, left_ms);
+    if (isFact(asked)) return await recordHeard(house.pool, { operation_id, answer: asked, source: "ask", lease_no });
+    return await settleUnknown(house, operation_id, lease_no);
+  }
+  if (answer.outcome === "unknown") return await settleUnknown(house, operation_id, lease_no);
+  return await recordTold(house.pool, { operation_id, answer, source: "call", lease_no });
+}
+
+async function settleUnknown(house: House, operation_id: string, lease_no: bigint): Promise<Attempt> {
+  const answer: RailAnswer = { outcome: "unknown" };
   const attempt = await recordTold(house.pool, { operation_id, answer, source: "call", lease_no });
-  if (answer.outcome === "unknown") house.wakePoller();
+  house.wakePoller();
   return attempt;
 }
 
 /** After a take-over: the rail's word is taken down; where it has nothing, the attempt may be sent again. */
-function settleQuestion(house: House, operation_id: string, answer: RailAnswer, lease_no: bigint): Promise<Attempt> {
-  return transact(house.pool, async (tx) => {
+async function settleQuestion(
+  house: House,
+  operation_id: string,
+  answer: RailAnswer,
+  lease_no: bigint,
+): Promise<Attempt> {
+  if (isFact(answer)) return await recordHeard(house.pool, { operation_id, answer, source: "ask", lease_no });
+  return await transact(house.pool, async (tx) => {
     const attempt = await locked(tx, operation_id);
     if (answer.outcome === "not_found" && (await makeReady(tx, operation_id, lease_no))) {
       return { ...attempt, state: "ready" };
@@ -203,13 +221,14 @@ async function locked(tx: Tx, operation_id: string): Promise<Attempt> {
   return attempt;
 }
 
-/** One operation is one charge: another amount or owner under its id would be a bug of the caller. */
-function assertSame(attempt: Attempt, order: Order): void {
+/** One operation is one attempt: another amount or owner under its id would be a bug of the caller. */
+export function assertSame(attempt: Attempt, order: Order): void {
   const same =
+    attempt.kind === order.kind &&
     attempt.account === order.account &&
     attempt.mode === order.mode &&
     attempt.reference === order.reference &&
     attempt.amount_minor === order.amount_minor &&
     attempt.currency === order.currency;
-  if (!same) throw new Error("a Collect names an operation that was begun with other terms");
+  if (!same) throw new Error("an order names an operation that was begun with other terms");
 }

@@ -1,9 +1,10 @@
 // The port: what every connector to an operator implements, and the registry that says which one serves a rail.
-// Paying out and giving back will be further optional members beside `collect`; routing asks for the member it needs.
+// Paying out is an optional member beside `collect`, as giving back will be; routing asks for the member it needs.
 
 import type { Mode } from "@cauri/money/mode";
-import type { Handoff, RailAnswer } from "./attempt.ts";
+import type { AttemptKind, Handoff, RailAnswer } from "./attempt.ts";
 import type { IncomingHeaders } from "./callback.ts";
+import type { Destination } from "./destination.ts";
 
 /** How long one call to an operator may take: the public deadline is 8 s and other rooms need their part of it. */
 export const CALL_TIMEOUT_MS = 5_000;
@@ -29,7 +30,26 @@ export type Charge = {
   readonly merchant_name: string;
 };
 
-/** What is left of a charge once it is out: enough to ask for it. */
+/** One payout as its operator gets it. The raw destination is in memory here, and only here. */
+export type Disbursement = Pick<
+  Charge,
+  | "rail"
+  | "account"
+  | "mode"
+  | "operation_id"
+  | "amount_minor"
+  | "currency"
+  | "scale"
+  | "platform_id"
+  | "description"
+  | "merchant_name"
+> & {
+  /** `PYT-…`; what makes a repeat of the call safe, as with a charge. */
+  readonly reference: string;
+  readonly destination: Destination;
+};
+
+/** What is left of a charge or payout once it is out: enough to ask for it. */
 export type SentCharge = {
   readonly rail: string;
   readonly account: string;
@@ -58,6 +78,8 @@ export type Connector = {
   readonly is_simulated: boolean;
   /** Asks the payer for the money. Throws what the wire threw: `classify` says what that means. */
   readonly collect: (charge: Charge, signal: AbortSignal) => Promise<RailAnswer>;
+  /** Sends money to a destination; absent where the operator only collects. Throws as `collect` does. */
+  readonly payOut?: (disbursement: Disbursement, signal: AbortSignal) => Promise<RailAnswer>;
   /** Asks the operator by our reference. `not_found` only where the operator certainly has nothing. */
   readonly ask: (sent: SentCharge, signal: AbortSignal) => Promise<RailAnswer>;
   /** What a fault of a call or question tells: only an error from before the first byte left is `unavailable`. */
@@ -67,17 +89,21 @@ export type Connector = {
 };
 
 export type Registry = {
-  /** The connector that serves this rail in this mode, or null: a rail nobody is configured for. */
-  readonly serving: (rail: string, mode: Mode) => Connector | null;
+  /** The connector that does this by this rail in this mode, or null: nobody is configured for it. */
+  readonly serving: (rail: string, mode: Mode, kind: AttemptKind) => Connector | null;
   readonly named: (name: string) => Connector | null;
 };
+
+/** The member that a kind of attempt needs. */
+const MEMBERS = { collection: "collect", payout: "payOut" } as const satisfies { [K in AttemptKind]: keyof Connector };
 
 /** The connectors of each mode in their order; which they are, the configuration says. */
 export function openRegistry(config: { readonly [M in Mode]: readonly Connector[] }): Registry {
   const all = new Map([...config.test, ...config.live].map((connector) => [connector.name, connector]));
   return {
-    serving(rail, mode) {
-      return config[mode].find((connector) => connector.rails.includes(rail)) ?? null;
+    serving(rail, mode, kind) {
+      const does = (connector: Connector) => connector.rails.includes(rail) && connector[MEMBERS[kind]] !== undefined;
+      return config[mode].find(does) ?? null;
     },
     named: (name) => all.get(name) ?? null,
   };

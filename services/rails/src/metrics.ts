@@ -25,7 +25,7 @@ const healthy = new Gauge({
 });
 
 export type Metrics = {
-  readonly called: (rail: string, call: "collect" | "ask", outcome: string) => void;
+  readonly called: (rail: string, call: "collect" | "pay_out" | "ask", outcome: string) => void;
   readonly received: (connector: string, result: string) => void;
   readonly simulated: (result: string) => void;
 };

@@ -10,7 +10,7 @@ export type Payer = { readonly phone?: string; readonly name?: string; readonly 
 type Given = { readonly [D in keyof Payer]: string | undefined };
 
 const E164 = /^\+[1-9]\d{6,14}$/;
-const NAME_LONGEST = 140;
+export const NAME_LONGEST = 140;
 const EMAIL_LONGEST = 254;
 /** One @, a local part, a domain with a dot, no space: what a typing error breaks. The rest only a letter can tell. */
 const EMAIL = /^[^\s@]{1,64}@[^\s@.]+(?:\.[^\s@.]+)+$/u;
@@ -21,7 +21,7 @@ export function checkPayer(payer: Given, country: string, path: string): Payer |
   if (phone !== undefined && !isPhoneOf(phone, country)) {
     return refuseField(`${path}.phone`, `not a valid phone number for ${country}`);
   }
-  if (name !== undefined && !(name.trim() !== "" && [...name].length <= NAME_LONGEST)) {
+  if (name !== undefined && !isName(name)) {
     return refuseField(`${path}.name`, `must have 1 to ${NAME_LONGEST} characters`);
   }
   if (email !== undefined && !(email.length <= EMAIL_LONGEST && EMAIL.test(email))) {
@@ -34,8 +34,12 @@ export function checkPayer(payer: Given, country: string, path: string): Payer |
   };
 }
 
+export function isName(name: string): boolean {
+  return name.trim() !== "" && [...name].length <= NAME_LONGEST;
+}
+
 /** E.164 only: a national form means another number in another country. */
-function isPhoneOf(phone: string, country: string): boolean {
+export function isPhoneOf(phone: string, country: string): boolean {
   if (!E164.test(phone) || !isSupportedCountry(country)) return false;
   const parsed = parsePhoneNumberFromString(phone);
   return parsed?.isValid() === true && parsed.country === (country satisfies CountryCode) && parsed.number === phone;

@@ -39,6 +39,18 @@ export const recordTold = coalescePer<Pool, Told, Attempt>((pool) => ({
   retry_alone: true,
 }));
 
+/**
+ * Records what a rail says now. Money that came back had arrived before, which may not have been heard: each of the two
+ * is told by itself.
+ */
+export async function recordHeard(pool: Pool, told: Told): Promise<Attempt> {
+  const { answer } = told;
+  if (answer.outcome !== "returned") return await recordTold(pool, told);
+  const { amount_minor, currency } = answer;
+  await recordTold(pool, { ...told, answer: { outcome: "success", amount_minor, currency } });
+  return await recordTold(pool, { ...told, lease_no: null });
+}
+
 /** Records answers in their order; the attempts afterwards, one for each. */
 export async function recordAll(tx: Tx, told: readonly Told[]): Promise<Attempt[]> {
   const after = new Map<Told, Attempt>();
@@ -155,14 +167,14 @@ function afterwards(attempt: Attempt, changes: Changes): Attempt {
 /** Seconds until the rail is asked; null where nothing is open, or the payer's time has been over for long. */
 export function pollIn_s(attempt: Attempt, state: AttemptState): number | null {
   if (isFinal(state) || state === "ready") return null;
-  const past_expiry_ms = attempt.now.getTime() - attempt.expires_at.getTime();
-  if (past_expiry_ms > POLL_PAST_EXPIRY_S * 1000) return null;
+  const { expires_at, now } = attempt;
+  if (expires_at !== null && now.getTime() - expires_at.getTime() > POLL_PAST_EXPIRY_S * 1000) return null;
   return pollDelay_s(state, state === attempt.state ? attempt.polls : 0);
 }
 
 /** What a rail says to have happened counts whoever heard it. */
-function isFact(answer: RailAnswer): boolean {
-  return ["pending", "success", "failed", "cancelled"].includes(answer.outcome);
+export function isFact(answer: RailAnswer): boolean {
+  return ["pending", "success", "failed", "cancelled", "returned"].includes(answer.outcome);
 }
 
 function failureAfter(attempt: Attempt, state: AttemptState, answer: RailAnswer, moved: boolean): FailureCode | null {

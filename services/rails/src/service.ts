@@ -1,26 +1,32 @@
 // The RPCs of this room: decode, call, encode.
 
+import { failureCode } from "@cauri/money/failure";
 import { type Refusal, refuse, refuseField } from "@cauri/money/refusal";
 import {
   AttemptOutcome,
   type CollectRequest,
   type CollectResponse,
   RailsServiceService,
+  SendKind,
+  type SendRequest,
   type SimulatorPage,
 } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import { type Call, type Handlers, type Service, service } from "@cauri/rpc/server";
 import { type Asked, askFor } from "./ask.ts";
-import type { AttemptState } from "./attempt.ts";
+import { type AttemptState, isOutgoing } from "./attempt.ts";
 import { type Attempt, readAttempt } from "./attempt-store.ts";
 import { receiveCallback } from "./callback.ts";
-import { type Collected, collect, type Order } from "./collect.ts";
+import { type Collected, collect } from "./collect.ts";
+import { checkDestination, maskDestination, writeDestination } from "./destination.ts";
 import type { House } from "./house.ts";
-import { checkPayer, isEmpty, maskPayer } from "./payer.ts";
+import type { CollectOrder, PayOutOrder } from "./order.ts";
+import { checkPayer, isEmpty, maskPayer, writePayer } from "./payer.ts";
 import type { Page } from "./simulator/charge.ts";
 import { SIMULATOR } from "./simulator/connector.ts";
 import type { Simulator } from "./simulator/simulator.ts";
-import { keepPayer as keepInVault } from "./vault-store.ts";
+import { keepDetails } from "./vault-store.ts";
+import { withhold } from "./withhold.ts";
 
 export type Room = House & {
   /** Null where none is configured. */
@@ -35,6 +41,16 @@ export function railsService(room: Room): Service {
     keepPayer: keepPayer(room),
     async collect(request, call) {
       return encodeCollected(await collect(room, decodeOrder(request, call), call.deadline_ms));
+    },
+    keepDestination: keepDestination(room),
+    async send(request, call) {
+      return encodeCollected(await collect(room, decodeSending(request, call), call.deadline_ms));
+    },
+    async withhold({ order, failureCode: code }, call) {
+      if (order === undefined) throw new Error("a Withhold names no order");
+      return encodeAttempt(
+        await withhold(room, decodeSending(order, call), code === undefined ? null : failureCode(code)),
+      );
     },
     async ask({ operationId }, { caller }) {
       const asked = await askFor(room, operationId, caller.account, caller.mode);
@@ -65,24 +81,41 @@ function keepPayer(room: Room): Rpcs["keepPayer"] {
     if ("refused" in checked) return checked;
     if (isEmpty(checked)) return {};
     const owner = { operation_id: operationId, account: caller.account, mode: caller.mode };
-    await keepInVault(room.pool, room.cipher, owner, checked);
+    await keepDetails(room.pool, room.cipher, owner, { plain: writePayer(checked), retention: "transient" });
     return maskPayer(checked);
+  };
+}
+
+function keepDestination(room: Room): Rpcs["keepDestination"] {
+  return async ({ operationId, country, destination, fieldPath, lasting }, { caller }) => {
+    if (destination === undefined) return refuseField(fieldPath, "is required");
+    const checked = checkDestination({ ...NO_DESTINATION, ...destination }, country, fieldPath);
+    if ("refused" in checked) return checked;
+    const owner = { operation_id: operationId, account: caller.account, mode: caller.mode };
+    const retention = lasting ? "lasting" : "transient";
+    await keepDetails(room.pool, room.cipher, owner, { plain: writeDestination(checked), retention });
+    return maskDestination(checked);
   };
 }
 
 function advanceSimulator(room: Room): Rpcs["advanceSimulator"] {
   return async ({ operationId, to }, { caller }) => {
-    if (to !== "success" && to !== "failed") return refuseField("to", "must be success or failed");
+    if (to !== "success" && to !== "failed" && to !== "refunded") {
+      return refuseField("to", "must be success, failed or refunded");
+    }
     const attempt = await readAttempt(room.pool, operationId);
     const is_ours = attempt?.account === caller.account && attempt.mode === caller.mode;
     if (!is_ours || attempt.connector !== SIMULATOR || room.simulator === null) return { moved: false };
-    return { moved: await room.simulator.advance(attempt.reference, to) };
+    // Money that came in goes back by a refund of its own.
+    if (to === "refunded" && !isOutgoing(attempt.kind)) return { moved: false };
+    return { moved: await room.simulator.advance(attempt.reference, to, attempt.kind) };
   };
 }
 
-function decodeOrder(request: CollectRequest, { caller }: Call): Order {
+function decodeOrder(request: CollectRequest, { caller }: Call): CollectOrder {
   if (request.expiresAt === undefined) throw new Error("a Collect names no end of the payer's time");
   return {
+    kind: "collection",
     operation_id: request.operationId,
     account: caller.account,
     mode: caller.mode,
@@ -102,6 +135,36 @@ function decodeOrder(request: CollectRequest, { caller }: Call): Order {
   };
 }
 
+function decodeSending(request: SendRequest, { caller }: Call): PayOutOrder {
+  if (request.kind !== SendKind.PAYOUT) throw new Error("a Send names no kind that is sent out");
+  return {
+    kind: "payout",
+    operation_id: request.operationId,
+    account: caller.account,
+    mode: caller.mode,
+    reference: request.reference,
+    amount_minor: request.amountMinor,
+    asset_id: request.assetId,
+    currency: request.currency,
+    scale: request.scale,
+    platform_id: request.platformId,
+    // Nothing ends the asking for money that may have left.
+    expires_at: null,
+    rails: request.rails,
+    forced: request.forced,
+    description: request.description ?? null,
+    merchant_name: request.merchantName,
+  };
+}
+
+const NO_DESTINATION = {
+  phone: undefined,
+  iban: undefined,
+  accountNumber: undefined,
+  bankCode: undefined,
+  name: undefined,
+};
+
 const NOTHING: CollectResponse = { outcome: AttemptOutcome.UNSPECIFIED, rail: "", version: 0n };
 
 const OUTCOMES: { readonly [S in AttemptState]: AttemptOutcome } = {
@@ -112,6 +175,8 @@ const OUTCOMES: { readonly [S in AttemptState]: AttemptOutcome } = {
   success: AttemptOutcome.SUCCESS,
   failed: AttemptOutcome.FAILED,
   cancelled: AttemptOutcome.CANCELLED,
+  returned: AttemptOutcome.RETURNED,
+  withheld: AttemptOutcome.WITHHELD,
   ready: AttemptOutcome.NOT_FOUND,
 };
 

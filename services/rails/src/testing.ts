@@ -15,9 +15,11 @@ import { openCipher } from "@cauri/store/cipher";
 import { type Pool, transact } from "@cauri/store/pool";
 import { testDatabase } from "@cauri/store/testing";
 import { receiveCallback } from "./callback.ts";
-import { type Collected, collect, type Order } from "./collect.ts";
+import { type Collected, collect } from "./collect.ts";
 import { type Connector, openRegistry } from "./connector.ts";
 import type { House } from "./house.ts";
+import type { CollectOrder } from "./order.ts";
+import { writePayer } from "./payer.ts";
 import { openHealth } from "./routing.ts";
 import { openSimulator, type Simulator } from "./simulator/simulator.ts";
 import { keepInVault } from "./vault-store.ts";
@@ -105,9 +107,10 @@ async function pass(house: House, headers: NodeJS.Dict<string | string[]>, body:
 }
 
 /** An order on `mtn_momo` in CI, unless told otherwise. */
-export function orderOf(changes: Partial<Order> = {}): Order {
+export function orderOf(changes: Partial<CollectOrder> = {}): CollectOrder {
   const mode: Mode = changes.mode ?? "test";
   return {
+    kind: "collection",
     operation_id: newId("pay", systemClock()),
     account: newId("acct", systemClock()),
     mode,
@@ -132,8 +135,11 @@ export function orderOf(changes: Partial<Order> = {}): Order {
 export const phoneOf = (digits: string) => `+22507070707${digits}`;
 
 /** Keeps the payer and collects, as collections does. */
-export async function collectFrom(house: House, order: Order, phone?: string): Promise<Collected> {
-  if (phone !== undefined) await transact(house.pool, (tx) => keepInVault(tx, house.cipher, order, { phone }));
+export async function collectFrom(house: House, order: CollectOrder, phone?: string): Promise<Collected> {
+  if (phone !== undefined)
+    await transact(house.pool, (tx) =>
+      keepInVault(tx, house.cipher, order, { plain: writePayer({ phone }), retention: "transient" }),
+    );
   return collect(house, order, systemClock() + 6_000);
 }
 

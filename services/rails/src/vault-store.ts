@@ -1,4 +1,4 @@
-// The vault: raw payer details under an operation's id, sealed. Nothing of them is stored anywhere else.
+// The vault: raw details of payers and destinations under an operation's id, sealed. Nothing of them is stored anywhere else.
 
 import assert from "node:assert/strict";
 import type { Mode } from "@cauri/money/mode";
@@ -6,7 +6,6 @@ import { pgBytesArray, pgTextArray } from "@cauri/store/arrays";
 import type { Cipher } from "@cauri/store/cipher";
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, type Queryable, type Tx, transact } from "@cauri/store/pool";
-import { type Payer, readPayer, writePayer } from "./payer.ts";
 
 /** What no attempt came to need is erased after this time; real time, since it is a promise about people's data. */
 const TRANSIENT_HOURS = 24;
@@ -17,14 +16,18 @@ const MAX_BATCH = 100;
 const MAX_WAITING = 2_000;
 
 type Owner = { readonly operation_id: string; readonly account: string; readonly mode: Mode };
-type Sealed = Owner & { readonly key_id: string; readonly sealed: Buffer };
+/** `transient`: erased after a day unless an attempt names it. `lasting`: kept until its owner lets it go. */
+export type Retention = "transient" | "lasting";
+type Details = { readonly plain: Buffer; readonly retention: Retention };
+type Sealed = Owner & { readonly retention: Retention; readonly key_id: string; readonly sealed: Buffer };
 
-/** Keeps a payer under an operation; those of the same moment share a statement. */
-export async function keepPayer(pool: Pool, cipher: Cipher, owner: Owner, payer: Payer): Promise<void> {
-  const sealed = cipher.seal(writePayer(payer), place(owner.operation_id));
+/** Keeps details under an operation; those of the same moment share a statement. */
+export async function keepDetails(pool: Pool, cipher: Cipher, owner: Owner, details: Details): Promise<void> {
+  const { plain, retention } = details;
+  const sealed = cipher.seal(plain, place(owner.operation_id));
   const { operation_id, account, mode } = owner;
-  if (await insertSealed(pool, { operation_id, account, mode, key_id: cipher.keyId, sealed })) return;
-  await transact(pool, (tx) => keepInVault(tx, cipher, owner, payer));
+  if (await insertSealed(pool, { operation_id, account, mode, retention, key_id: cipher.keyId, sealed })) return;
+  await transact(pool, (tx) => keepInVault(tx, cipher, owner, details));
 }
 
 const insertSealed = coalescePer<Pool, Sealed, boolean>((pool) => ({
@@ -38,15 +41,16 @@ const insertSealed = coalescePer<Pool, Sealed, boolean>((pool) => ({
 async function insertAll(tx: Tx, batch: readonly Sealed[]): Promise<boolean[]> {
   const { rows } = await tx.query<{ operation_id: string }>(
     `insert into vault (operation_id, account, mode, retention, key_id, sealed)
-     select v.operation_id, v.account, v.mode, 'transient', v.key_id, v.sealed
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[])
-         as v (operation_id, account, mode, key_id, sealed)
+     select v.operation_id, v.account, v.mode, v.retention, v.key_id, v.sealed
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[])
+         as v (operation_id, account, mode, retention, key_id, sealed)
       order by v.operation_id
      on conflict (operation_id) do nothing returning operation_id`,
     [
       pgTextArray(batch.map(({ operation_id }) => operation_id)),
       pgTextArray(batch.map(({ account }) => account)),
       pgTextArray(batch.map(({ mode }) => mode)),
+      pgTextArray(batch.map(({ retention }) => retention)),
       pgTextArray(batch.map(({ key_id }) => key_id)),
       pgBytesArray(batch.map(({ sealed }) => sealed)),
     ],
@@ -56,13 +60,20 @@ async function insertAll(tx: Tx, batch: readonly Sealed[]): Promise<boolean[]> {
   return batch.map(({ operation_id }) => inserted.delete(operation_id));
 }
 
-/** Keeps a payer under an operation. The same again changes nothing; another one under the same id is a bug. */
-export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, payer: Payer): Promise<void> {
-  const plain = writePayer(payer);
+/** Keeps details under an operation. The same again changes nothing; others under the same id are a bug. */
+export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, details: Details): Promise<void> {
+  const { plain, retention } = details;
   const { rowCount } = await tx.query(
     `insert into vault (operation_id, account, mode, retention, key_id, sealed)
-     values ($1, $2, $3, 'transient', $4, $5) on conflict (operation_id) do nothing`,
-    [owner.operation_id, owner.account, owner.mode, cipher.keyId, cipher.seal(plain, place(owner.operation_id))],
+     values ($1, $2, $3, $4, $5, $6) on conflict (operation_id) do nothing`,
+    [
+      owner.operation_id,
+      owner.account,
+      owner.mode,
+      retention,
+      cipher.keyId,
+      cipher.seal(plain, place(owner.operation_id)),
+    ],
   );
   if (rowCount === 1) return;
   const { rows } = await tx.query<{ account: string; mode: Mode; sealed: Buffer }>(
@@ -73,28 +84,26 @@ export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, payer: P
   // Gone between the two statements: erased for its age. The caller's repetition keeps it anew.
   if (kept === undefined) throw Object.assign(new Error("a vault entry was erased meanwhile"), { unavailable: true });
   const same = cipher.open(kept.sealed, place(owner.operation_id)).equals(plain);
-  assert(same && kept.account === owner.account && kept.mode === owner.mode, "one operation has one payer");
+  assert(same && kept.account === owner.account && kept.mode === owner.mode, "one operation has one party");
 }
 
-/** The payer of an operation; empty when none was given. */
-export async function openVault(db: Queryable, cipher: Cipher, operation_id: string): Promise<Payer> {
-  return (await openVaults(db, cipher, [operation_id])).get(operation_id) ?? {};
+/** The details of an operation; undefined where none were given. */
+export async function openVault(db: Queryable, cipher: Cipher, operation_id: string): Promise<Buffer | undefined> {
+  return (await openVaults(db, cipher, [operation_id])).get(operation_id);
 }
 
-/** The payers of many operations; one without is missing. */
+/** The details of many operations; one without is missing. */
 export async function openVaults(
   db: Queryable,
   cipher: Cipher,
   operation_ids: readonly string[],
-): Promise<Map<string, Payer>> {
+): Promise<Map<string, Buffer>> {
   if (operation_ids.length === 0) return new Map();
   const { rows } = await db.query<{ operation_id: string; sealed: Buffer }>(
     "select operation_id, sealed from vault where operation_id = any($1::text[])",
     [pgTextArray(operation_ids)],
   );
-  return new Map(
-    rows.map(({ operation_id, sealed }) => [operation_id, readPayer(cipher.open(sealed, place(operation_id)))]),
-  );
+  return new Map(rows.map(({ operation_id, sealed }) => [operation_id, cipher.open(sealed, place(operation_id))]));
 }
 
 /** Erases what was kept for an operation that never came; returns how many. */

@@ -4,7 +4,7 @@ import { formatMinor } from "@cauri/money/amount";
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { type Moves, move, type StateOf } from "@cauri/money/moves";
-import type { RailAnswer } from "../attempt.ts";
+import type { AttemptKind, RailAnswer } from "../attempt.ts";
 
 /** `turned_down`: the call was refused and nothing happened; the operator only remembers that it was asked. */
 export const chargeMoves = {
@@ -16,16 +16,19 @@ export const chargeMoves = {
     // Nobody is told: a charge that ran out is found by asking.
     expire: { to: "expired", ledger: "none", event: null },
   },
-  success: {},
+  // Of payouts alone: the operator sends the money back.
+  success: { return: { to: "returned", ledger: "none", event: "returned" } },
   failed: { settle: { to: "success", ledger: "none", event: "success" } },
   cancelled: { settle: { to: "success", ledger: "none", event: "success" } },
   expired: { settle: { to: "success", ledger: "none", event: "success" } },
+  returned: {},
 } as const satisfies Moves;
 
 export type ChargeState = StateOf<typeof chargeMoves>;
-export type ChargeNews = "settle" | "reject" | "cancel";
+export type ChargeNews = "settle" | "reject" | "cancel" | "return";
 
 export type SimCharge = {
+  readonly kind: AttemptKind;
   readonly reference: string;
   readonly account: string;
   readonly mode: Mode;
@@ -43,7 +46,7 @@ export type SimCharge = {
   readonly description: string | null;
   readonly return_url: string | null;
   readonly cancel_url: string | null;
-  readonly expires_at: Date;
+  readonly expires_at: Date | null;
 };
 
 /** Where these news move a charge, or null where no arrow is drawn. */
@@ -70,6 +73,8 @@ export function answerFor(charge: SimCharge): RailAnswer {
       return { outcome: "failed", failure_code: charge.failure_code ?? "unknown" };
     case "cancelled":
       return { outcome: "cancelled" };
+    case "returned":
+      return { outcome: "returned", amount_minor: charge.amount_minor, currency: charge.currency };
     case "expired":
       return { outcome: "failed", failure_code: "expired" };
   }
@@ -98,11 +103,12 @@ const PAGE_STATES = {
   failed: "declined",
   cancelled: "cancelled",
   expired: "expired",
+  returned: "approved",
 } as const;
 
 /** What the payment page shows; null: there is no such page (yet). */
 export function pageOf(charge: SimCharge): Page | null {
-  if (charge.state === "turned_down") return null;
+  if (charge.kind !== "collection" || charge.state === "turned_down") return null;
   const left = charge.state === "cancelled" ? (charge.cancel_url ?? charge.return_url) : charge.return_url;
   return {
     reference: charge.reference,

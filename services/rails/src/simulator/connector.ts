@@ -3,7 +3,7 @@
 import type { Connector } from "../connector.ts";
 import { newsOfMessage, readMessage } from "./message.ts";
 import { type Operator, OperatorFault } from "./operator.ts";
-import { simulatedRails } from "./outcome.ts";
+import { simulatedPayoutRails, simulatedRails } from "./outcome.ts";
 import { SIGNATURE_HEADER, verifyCallback } from "./signature.ts";
 
 export const SIMULATOR = "simulator";
@@ -11,9 +11,10 @@ export const SIMULATOR = "simulator";
 export function simulatorConnector(operator: Operator, secret: string): Connector {
   return {
     name: SIMULATOR,
-    rails: Object.keys(simulatedRails),
+    rails: [...new Set([...Object.keys(simulatedRails), ...simulatedPayoutRails])],
     is_simulated: true,
     collect: (charge) => operator.collect(charge),
+    payOut: (disbursement) => operator.payOut(disbursement),
     ask: (sent) => operator.ask(sent.reference),
     classify(fault) {
       // Its books are tables of ours: that they can't be reached says nothing about what is in them.

@@ -5,8 +5,13 @@ import type { RailAnswer } from "../attempt.ts";
 import type { ChargeNews, SimCharge } from "./charge.ts";
 import type { SimEvent } from "./store.ts";
 
-const STATUSES: { readonly [N in ChargeNews]: Status } = { settle: "success", reject: "failed", cancel: "cancelled" };
-type Status = "success" | "failed" | "cancelled";
+const STATUSES: { readonly [N in ChargeNews]: Status } = {
+  settle: "success",
+  reject: "failed",
+  cancel: "cancelled",
+  return: "returned",
+};
+type Status = "success" | "failed" | "cancelled" | "returned";
 
 export type Message = {
   readonly event_id: string;
@@ -45,6 +50,8 @@ export function newsOfMessage(message: Message): RailAnswer {
   switch (message.status) {
     case "success":
       return { outcome: "success", amount_minor: BigInt(message.amount_minor), currency: message.currency };
+    case "returned":
+      return { outcome: "returned", amount_minor: BigInt(message.amount_minor), currency: message.currency };
     case "failed":
       return { outcome: "failed", failure_code: message.failure_code ?? "unknown" };
     case "cancelled":
@@ -60,7 +67,7 @@ function isMessage(read: unknown): read is Message {
     typeof message.reference === "string" &&
     typeof message.currency === "string" &&
     Number.isSafeInteger(message.amount_minor) &&
-    ["success", "failed", "cancelled"].includes(String(message.status)) &&
+    ["success", "failed", "cancelled", "returned"].includes(String(message.status)) &&
     (message.failure_code === null || isFailureCode(String(message.failure_code)))
   );
 }

@@ -7,8 +7,8 @@ import type { Clock } from "@cauri/money/clock";
 import { deriveUuid, newId } from "@cauri/money/ids";
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, type Tx, transact } from "@cauri/store/pool";
-import type { RailAnswer } from "../attempt.ts";
-import type { Charge } from "../connector.ts";
+import { type AttemptKind, isOutgoing, type RailAnswer } from "../attempt.ts";
+import type { Charge, Disbursement } from "../connector.ts";
 import {
   answerFor,
   type ChargeState,
@@ -19,7 +19,7 @@ import {
   pageOf,
   type SimCharge,
 } from "./charge.ts";
-import { isSimulatedRail, type Row, rowOf, simulatedRails } from "./outcome.ts";
+import { isSimulatedRail, payoutRowOf, type Row, rowOf, simulatedPayoutRails, simulatedRails } from "./outcome.ts";
 import { paymentQr } from "./qr.ts";
 import {
   acceptCharge,
@@ -52,11 +52,12 @@ export class OperatorFault extends Error {
 
 export type Operator = {
   readonly collect: (charge: Charge) => Promise<RailAnswer>;
+  readonly payOut: (disbursement: Disbursement) => Promise<RailAnswer>;
   readonly ask: (reference: string) => Promise<RailAnswer>;
   readonly page: (token: string) => Promise<Page | null>;
   readonly decide: (token: string, decision: Decision) => Promise<Page | null>;
-  /** Drives a charge as its payer would; false where no arrow is drawn. */
-  readonly advance: (reference: string, to: "success" | "failed") => Promise<boolean>;
+  /** Drives a charge as its payer would, or a payout as its operator would; false where no arrow is drawn. */
+  readonly advance: (reference: string, to: Driven, kind: AttemptKind) => Promise<boolean>;
 };
 
 export type OperatorOptions = {
@@ -87,6 +88,7 @@ export function openOperator(options: OperatorOptions): Operator {
   };
   return {
     collect: (charge) => takeCharge(options, charge),
+    payOut: (disbursement) => takePayout(options, disbursement),
     async ask(reference) {
       const charge = await transact(pool, (tx) => lockCharge(tx, reference));
       return charge === null ? { outcome: "not_found" } : answerFor(charge);
@@ -108,22 +110,40 @@ export function openOperator(options: OperatorOptions): Operator {
       const decided = await transact(pool, (tx) => lockByToken(tx, token));
       return decided === null ? null : pageOf(decided);
     },
-    async advance(reference, to) {
-      const event = to === "success" ? { news: "settle" as const, failure_code: null } : REJECTED;
-      const driven = await drive((tx) => lockCharge(tx, reference), event);
-      return driven.is_moved;
+    async advance(reference, to, kind) {
+      return (await drive((tx) => lockCharge(tx, reference), drivenBy(kind, to))).is_moved;
     },
   };
 }
 
-const REJECTED = { news: "reject", failure_code: "payer_rejected" } as const;
+type Driven = "success" | "failed" | "refunded";
+
+/** What a driven outcome is in the operator's books. A payout has no payer who could have said no. */
+function drivenBy(kind: AttemptKind, to: Driven): Pick<SimEvent, "news" | "failure_code"> {
+  if (to === "success") return { news: "settle", failure_code: null };
+  if (to === "refunded") return { news: "return", failure_code: null };
+  return { news: "reject", failure_code: isOutgoing(kind) ? "unknown" : "payer_rejected" };
+}
 
 async function takeCharge(options: OperatorOptions, order: Charge): Promise<RailAnswer> {
   const { rail } = order;
   // Real operators answer 400 to what they don't serve; routing and the corridor's data keep it from happening.
   if (!isSimulatedRail(rail)) throw new OperatorFault(400);
   if (simulatedRails[rail].needs_phone && order.payer.phone === undefined) throw new OperatorFault(400);
-  const row = rowOf(order.mode, order.payer.phone);
+  return await act(options, { ...order, kind: "collection" }, rowOf(order.mode, order.payer.phone));
+}
+
+async function takePayout(options: OperatorOptions, order: Disbursement): Promise<RailAnswer> {
+  if (!simulatedPayoutRails.includes(order.rail)) throw new OperatorFault(400);
+  const asked = { ...order, kind: "payout", return_url: null, cancel_url: null, expires_at: null } as const;
+  return await act(options, asked, payoutRowOf(order.mode, order.destination));
+}
+
+/** What the operator is asked for: of whom or to whom its table has already looked at. */
+type Asked = Omit<Disbursement, "destination"> & Pick<SimCharge, "kind" | "return_url" | "cancel_url" | "expires_at">;
+
+/** Acts a row of the table out. */
+async function act(options: OperatorOptions, order: Asked, row: Row): Promise<RailAnswer> {
   if (row.answer === "unavailable") throw new OperatorFault(null);
   const taken = await take(options, order, row);
   if (taken.charge.state === "turned_down") throw new OperatorFault(422);
@@ -139,22 +159,21 @@ async function takeCharge(options: OperatorOptions, order: Charge): Promise<Rail
 type Taken = { readonly charge: SimCharge; readonly is_new: boolean };
 
 /** Books a charge by its row. A reference that is booked already is answered as it stands: the operator charges once. */
-async function take(options: OperatorOptions, order: Charge, row: Row): Promise<Taken> {
+async function take(options: OperatorOptions, order: Asked, row: Row): Promise<Taken> {
   const fresh = chargeFor(options, order, firstState(row), row);
-  const later = fresh.state === "turned_down" ? null : scheduledFor(options, fresh, row);
+  const later = fresh.state === "turned_down" ? [] : scheduledFor(options, fresh, row);
   if (await book(options.pool, { charge: fresh, later })) return { charge: fresh, is_new: true };
   return await transact(options.pool, async (tx) => {
     const known = await lockCharge(tx, order.reference);
     if (known === null) throw new Error("a charge of the simulator is gone: charges are never deleted");
     if (known.state !== "turned_down") return { charge: known, is_new: false };
     const accepted = await acceptCharge(tx, known);
-    const after = scheduledFor(options, accepted, row);
-    await scheduleEvents(tx, after === null ? [] : [after]);
+    await scheduleEvents(tx, scheduledFor(options, accepted, row));
     return { charge: accepted, is_new: true };
   });
 }
 
-type Booking = { readonly charge: SimCharge; readonly later: Scheduled | null };
+type Booking = { readonly charge: SimCharge; readonly later: readonly Scheduled[] };
 
 /** Charges of the same moment share a transaction; whether each was new. */
 const book = coalescePer<Pool, Booking, boolean>((pool) => ({
@@ -171,7 +190,7 @@ async function bookAll(tx: Tx, bookings: readonly Booking[]): Promise<boolean[]>
   );
   // Of two with one reference the first is the one that was inserted.
   const are_new = bookings.map(({ charge }) => inserted.delete(charge.reference));
-  const later = bookings.flatMap((booking, at) => (are_new[at] && booking.later !== null ? [booking.later] : []));
+  const later = bookings.flatMap((booking, at) => (are_new[at] ? booking.later : []));
   // Not awaited: it leaves together with the commit, where its error would surface.
   void scheduleEvents(tx, later).catch(() => {});
   return are_new;
@@ -191,11 +210,13 @@ function firstState(row: Row): ChargeState {
 }
 
 /** What happens to a charge later, by its row. */
-function scheduledFor(options: OperatorOptions, charge: SimCharge, row: Row): Scheduled | null {
-  if (row.answer === "callback_first") return { event: eventFor(options, charge, "settle", null, 1), after_ms: 0 };
-  if (row.later === undefined) return null;
-  const after_ms = row.later.after === "minute" ? MINUTE_MS : options.delay_ms;
-  return { event: eventFor(options, charge, "settle", null, row.later.callbacks), after_ms };
+function scheduledFor(options: OperatorOptions, charge: SimCharge, row: Row): Scheduled[] {
+  if (row.answer === "callback_first") return [{ event: eventFor(options, charge, "settle", null, 1), after_ms: 0 }];
+  const pauses_ms = { delay: options.delay_ms, two_delays: 2 * options.delay_ms, minute: MINUTE_MS };
+  return (row.later ?? []).map(({ after, news, callbacks }) => ({
+    event: eventFor(options, charge, news, null, callbacks),
+    after_ms: pauses_ms[after],
+  }));
 }
 
 function eventFor(
@@ -209,15 +230,17 @@ function eventFor(
   return { event_id: newId("evt", options.clock()), reference, account, mode, news, failure_code, copies };
 }
 
-function chargeFor(options: OperatorOptions, order: Charge, state: ChargeState, row: Row): SimCharge {
+function chargeFor(options: OperatorOptions, order: Asked, state: ChargeState, row: Row): SimCharge {
   const token = randomBytes(TOKEN_BYTES).toString("base64url");
-  const gives: readonly string[] = isSimulatedRail(order.rail) ? simulatedRails[order.rail].gives : [];
+  const { kind, rail } = order;
+  const gives: readonly string[] = kind === "collection" && isSimulatedRail(rail) ? simulatedRails[rail].gives : [];
   const payment_url = `${options.pay_url.replace(/\/$/, "")}/simulator/${token}`;
   return {
+    kind,
     reference: order.reference,
     account: order.account,
     mode: order.mode,
-    rail: order.rail,
+    rail,
     amount_minor: order.amount_minor,
     currency: order.currency,
     scale: order.scale,
@@ -235,7 +258,7 @@ function chargeFor(options: OperatorOptions, order: Charge, state: ChargeState, 
   };
 }
 
-function qrOf(order: Charge): string {
+function qrOf(order: Asked): string {
   return paymentQr({
     // An invented alias of the merchant's, always the same for one account.
     alias: deriveUuid(order.account, "simulator alias"),

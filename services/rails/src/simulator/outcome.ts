@@ -1,8 +1,10 @@
-// The table of the sandbox, pure: the last two digits of the payer's phone choose what becomes of a collection.
+// The table of the sandbox, pure: the last two digits of the phone choose what becomes of a collection or a payout; of a
+// payout to a bank, those of the account.
 // One row of this file is one row of the public table; how a row is acted out is `operator.ts`.
 
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
+import type { Destination } from "../destination.ts";
 
 /** What the simulated operator answers to the call itself. */
 export type FirstAnswer =
@@ -22,8 +24,8 @@ export type FirstAnswer =
 
 /** What happens later, on the account's clock. */
 export type LaterEvent = {
-  readonly after: "delay" | "minute";
-  readonly to: "success";
+  readonly after: "delay" | "two_delays" | "minute";
+  readonly news: "settle" | "return";
   /** How many times the callback is sent; 0: the operator stays silent and must be asked. */
   readonly callbacks: 0 | 1 | 2;
 };
@@ -31,11 +33,11 @@ export type LaterEvent = {
 export type Row = {
   readonly answer: FirstAnswer;
   readonly failure_code?: FailureCode;
-  readonly later?: LaterEvent;
+  readonly later?: readonly LaterEvent[];
 };
 
-const SOON: LaterEvent = { after: "delay", to: "success", callbacks: 1 };
-const USUAL: Row = { answer: "accepted", later: SOON };
+const SOON: LaterEvent = { after: "delay", news: "settle", callbacks: 1 };
+const USUAL: Row = { answer: "accepted", later: [SOON] };
 
 /** Row 09's dispute and what 13 and 14 do to a refund belong to operations that follow the collection. */
 export const collectionRows: { readonly [digits: string]: Row } = {
@@ -44,16 +46,24 @@ export const collectionRows: { readonly [digits: string]: Row } = {
   "02": { answer: "failed", failure_code: "insufficient_funds" },
   "03": { answer: "failed", failure_code: "payer_rejected" },
   "04": { answer: "accepted" },
-  "05": { answer: "refused_once", later: SOON },
-  "06": { answer: "error_after_accepting", later: { after: "delay", to: "success", callbacks: 0 } },
-  "07": { answer: "accepted", later: { after: "delay", to: "success", callbacks: 2 } },
-  "08": { answer: "accepted", later: { after: "minute", to: "success", callbacks: 1 } },
+  "05": { answer: "refused_once", later: [SOON] },
+  "06": { answer: "error_after_accepting", later: [{ after: "delay", news: "settle", callbacks: 0 }] },
+  "07": { answer: "accepted", later: [{ after: "delay", news: "settle", callbacks: 2 }] },
+  "08": { answer: "accepted", later: [{ after: "minute", news: "settle", callbacks: 1 }] },
   "09": USUAL,
-  "10": { answer: "failed", failure_code: "payer_rejected", later: SOON },
+  "10": { answer: "failed", failure_code: "payer_rejected", later: [SOON] },
   "11": { answer: "callback_first" },
   "12": { answer: "unavailable" },
   "13": { answer: "success" },
   "14": { answer: "success" },
+};
+
+export const payoutRows: { readonly [digits: string]: Row } = {
+  ...collectionRows,
+  "02": { answer: "failed", failure_code: "limit_exceeded" },
+  "03": { answer: "failed", failure_code: "payee_not_found" },
+  "09": { answer: "accepted", later: [SOON, { after: "two_delays", news: "return", callbacks: 1 }] },
+  "10": { answer: "failed", failure_code: "unknown" },
 };
 
 /** Without a phone nothing chooses: a person decides on the payment page. */
@@ -65,6 +75,22 @@ export function rowOf(mode: Mode, phone: string | undefined): Row {
   if (phone === undefined) return PERSON;
   return collectionRows[phone.slice(-2)] ?? USUAL;
 }
+
+/** Row of a payout: by the wallet's phone, or by the number of the bank account. */
+export function payoutRowOf(mode: Mode, destination: Destination): Row {
+  if (mode === "live") return USUAL;
+  const { phone, iban, account_number } = { phone: "", iban: "", account_number: "", ...destination };
+  return payoutRows[(phone || iban || account_number).slice(-2)] ?? USUAL;
+}
+
+/** The rails by which the simulated operators pay out. */
+export const simulatedPayoutRails: readonly string[] = [
+  "orange_disburse",
+  "mtn_momo",
+  "wave",
+  "instant",
+  "bank_transfer",
+];
 
 /** What each simulated rail gives the payer, and whether it needs the phone to reach him. */
 export const simulatedRails = {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { systemClock } from "@cauri/money/clock";
 import { askFor, pollDue } from "../ask.ts";
-import type { Order } from "../collect.ts";
+import type { CollectOrder } from "../order.ts";
 import {
   collectFrom,
   moveClock,
@@ -27,25 +27,25 @@ before(async () => {
 after(() => rails.close());
 
 /** Collects with a row's phone. */
-async function run(digits: string, changes: Partial<Order> = {}) {
+async function run(digits: string, changes: Partial<CollectOrder> = {}) {
   const order = orderOf(changes);
   const { attempt, nothing_out } = await collectFrom(room.house, order, phoneOf(digits));
   return { order, attempt, nothing_out };
 }
 
-async function eventsOf(order: Order): Promise<string[]> {
+async function eventsOf(order: CollectOrder): Promise<string[]> {
   return (await newsOf(rails.pool, order.operation_id)).map(({ event }) => event.replace("collection.", ""));
 }
 
 /** Delivers what is due of an account until the news are there. */
-async function settle(order: Order, expected: readonly string[]): Promise<void> {
+async function settle(order: CollectOrder, expected: readonly string[]): Promise<void> {
   await until(`news ${expected}`, async () => {
     await room.simulator.deliverDue(order.account);
     return (await eventsOf(order)).join() === expected.join();
   });
 }
 
-async function callbacksFor(order: Order): Promise<number> {
+async function callbacksFor(order: CollectOrder): Promise<number> {
   return rails.gateway.seen.filter(({ body }) => body.includes(order.reference)).length;
 }
 
@@ -97,7 +97,7 @@ test("collect 04: pending for ever; once its time is over the rail says expired"
   assert.equal(await pollDue(room.house, order.account), 1);
   assert.deepEqual(await eventsOf(order), ["pending", "failed"]);
   assert.equal((await newsOf(rails.pool, order.operation_id))[1]?.failureCode, "expired");
-  assert.equal(await room.simulator.advance(order.reference, "success"), true, "late money is driven");
+  assert.equal(await room.simulator.advance(order.reference, "success", "collection"), true, "late money is driven");
   assert.deepEqual(await eventsOf(order), ["pending", "failed", "success"]);
 });
 
@@ -197,7 +197,7 @@ test("collect: each rail gives what its platform promises", async () => {
 });
 
 /** A charge that waits on its page for a person. */
-async function openPage(changes: Partial<Order> = {}) {
+async function openPage(changes: Partial<CollectOrder> = {}) {
   const order = orderOf({ rails: ["wave"], platform_id: "plt_wave_ci", ...changes });
   const { attempt } = await collectFrom(room.house, order);
   const token = attempt.payment_url?.split("/").at(-1) ?? "";
@@ -240,15 +240,15 @@ test("page: what has run out decides nothing; an unknown token has no page", asy
 
 test("advance: drives what is open, and takes the place of what was scheduled", async () => {
   const { order } = await run("08");
-  assert.equal(await room.simulator.advance(order.reference, "failed"), true);
+  assert.equal(await room.simulator.advance(order.reference, "failed", "collection"), true);
   assert.deepEqual(await eventsOf(order), ["pending", "failed"]);
   await moveClock(rails.pool, order.account, 120_000);
   assert.equal(await room.simulator.deliverDue(order.account), 0, "the scheduled success is forgotten");
-  assert.equal(await room.simulator.advance(order.reference, "failed"), false, "no such arrow");
-  assert.equal(await room.simulator.advance(order.reference, "success"), true);
-  assert.equal(await room.simulator.advance(order.reference, "success"), false);
+  assert.equal(await room.simulator.advance(order.reference, "failed", "collection"), false, "no such arrow");
+  assert.equal(await room.simulator.advance(order.reference, "success", "collection"), true);
+  assert.equal(await room.simulator.advance(order.reference, "success", "collection"), false);
   assert.deepEqual(await eventsOf(order), ["pending", "failed", "success"]);
-  assert.equal(await room.simulator.advance("PAY-TEST00000000", "success"), false);
+  assert.equal(await room.simulator.advance("PAY-TEST00000000", "success", "collection"), false);
 });
 
 test("callback: a gateway that is down gets it later; what is given up is found by asking", async () => {

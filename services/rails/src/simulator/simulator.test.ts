@@ -23,7 +23,7 @@ test("rows: without a phone a person decides; live mode is always 00", () => {
 });
 
 test("charges: the states of the table are those of the CHECK", () => {
-  const sql = readFileSync(join(import.meta.dirname, "../../migrations/0002_simulator.sql"), "utf8");
+  const sql = readFileSync(join(import.meta.dirname, "../../migrations/0003_kinds.sql"), "utf8");
   const check = /simulator_charges_state\s+check \(state in \(([^)]*)\)\)/.exec(sql)?.[1] ?? "";
   assert.deepEqual(check.match(/\w+/g), Object.keys(chargeMoves));
 });

@@ -5,7 +5,7 @@ import { simulatorConnector } from "./connector.ts";
 import { type Deliveries, type DeliveryOptions, openDeliveries } from "./deliver.ts";
 import { type Operator, openOperator } from "./operator.ts";
 
-export type Simulator = Omit<Operator, "collect" | "ask"> &
+export type Simulator = Omit<Operator, "collect" | "payOut" | "ask"> &
   Pick<Deliveries, "deliverDue" | "close"> & { readonly connector: Connector };
 
 export type SimulatorOptions = DeliveryOptions & { readonly pay_url: string; readonly delay_ms: number };

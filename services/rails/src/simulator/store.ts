@@ -5,6 +5,7 @@ import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
+import { isOutgoing } from "../attempt.ts";
 import { dueRows } from "../due.ts";
 import { type ChargeNews, nextState, type SimCharge } from "./charge.ts";
 
@@ -27,8 +28,8 @@ type LockedCharge = SimCharge & { readonly is_over: boolean };
 
 const TOKEN = /^[A-Za-z0-9_-]{1,100}$/;
 const COLUMNS = `reference, account, mode, rail, amount_minor, currency, scale, state, failure_code, token, payment_url,
-                 deep_link, qr, merchant_name, description, return_url, cancel_url, expires_at`;
-const LOCK = `select ${COLUMNS}, expires_at <= now_of(account, mode) as is_over from simulator_charges`;
+                 deep_link, qr, merchant_name, description, return_url, cancel_url, expires_at, kind`;
+const LOCK = `select ${COLUMNS}, coalesce(expires_at <= now_of(account, mode), false) as is_over from simulator_charges`;
 
 /** Writes charges down, except those whose reference is taken: an operator takes a reference once. The new ones. */
 export async function insertCharges(tx: Tx, charges: readonly SimCharge[]): Promise<Set<string>> {
@@ -38,7 +39,7 @@ export async function insertCharges(tx: Tx, charges: readonly SimCharge[]): Prom
      select n.*, now_of(n.account, n.mode), now_of(n.account, n.mode)
        from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::smallint[], $8::text[],
                    $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
-                   $17::text[], $18::timestamptz[]) as n (${COLUMNS})
+                   $17::text[], $18::timestamptz[], $19::text[]) as n (${COLUMNS})
       order by n.reference
      on conflict (reference) do nothing returning reference`,
     [
@@ -60,6 +61,7 @@ export async function insertCharges(tx: Tx, charges: readonly SimCharge[]): Prom
       text(({ return_url }) => return_url),
       text(({ cancel_url }) => cancel_url),
       pgTimeArray(charges.map(({ expires_at }) => expires_at)),
+      text(({ kind }) => kind),
     ],
   );
   return new Set(rows.map(({ reference }) => reference));
@@ -185,7 +187,7 @@ async function lockBy(tx: Tx, column: "reference" | "token", value: string): Pro
 
 /** Applies to locked charges what is due and hasn't happened, in the order of time; at last they run out. */
 async function catchUp(tx: Tx, locked: readonly LockedCharge[]): Promise<SimCharge[]> {
-  const open = locked.filter((charge) => charge.state !== "success");
+  const open = locked.filter((charge) => charge.state !== "success" || isOutgoing(charge.kind));
   if (open.length === 0) return locked.map(({ is_over, ...charge }) => charge);
   const { rows: events } = await tx.prepared<SimEvent>(
     {

@@ -1,0 +1,49 @@
+// What rails is asked to do, by kind, and the call to a connector that it comes to. A further kind is a member here, one of
+// the port, and its rows in the simulator.
+
+import type { RailAnswer } from "./attempt.ts";
+import type { NewAttempt } from "./attempt-store.ts";
+import type { Charge, Connector, Disbursement } from "./connector.ts";
+import { readDestination } from "./destination.ts";
+import { readPayer } from "./payer.ts";
+
+type Routed = {
+  /** Open rails by priority. */
+  readonly rails: readonly string[];
+  readonly forced: boolean;
+};
+
+export type CollectOrder = NewAttempt &
+  Routed & { readonly kind: "collection"; readonly expires_at: Date } & Pick<
+    Charge,
+    "description" | "return_url" | "cancel_url" | "merchant_name"
+  >;
+export type PayOutOrder = NewAttempt &
+  Routed & { readonly kind: "payout"; readonly expires_at: null } & Pick<Disbursement, "description" | "merchant_name">;
+export type Order = CollectOrder | PayOutOrder;
+
+/** One call as it will leave: by which rail, under which name it is counted. */
+export type RailCall = {
+  readonly rail: string;
+  readonly call: "collect" | "pay_out";
+  readonly run: (connector: Connector, signal: AbortSignal) => Promise<RailAnswer>;
+};
+
+/** The call of an order by a rail; `details` is what the vault keeps for it. Raw details are in memory from here on. */
+export function callOf(order: Order, rail: string, details: Buffer | undefined): RailCall {
+  if (order.kind === "collection") {
+    const charge: Charge = { ...order, rail, payer: details === undefined ? {} : readPayer(details) };
+    return { rail, call: "collect", run: (connector, signal) => connector.collect(charge, signal) };
+  }
+  // Erased for its age, or never kept: nobody knows where the money should go.
+  if (details === undefined) throw new Error("an order to send has no destination in the vault");
+  const disbursement: Disbursement = { ...order, rail, destination: readDestination(details) };
+  return {
+    rail,
+    call: "pay_out",
+    run(connector, signal) {
+      if (connector.payOut === undefined) throw new Error(`${connector.name} does not pay out`);
+      return connector.payOut(disbursement, signal);
+    },
+  };
+}
