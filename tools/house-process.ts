@@ -46,7 +46,7 @@ export async function startHouseProcess(options: HouseProcessOptions): Promise<H
 
 /** What the person's shell says about the house is not for this one. */
 function foreignEnvironment(): NodeJS.ProcessEnv {
-  const ours = /^(CAURI_|npm_|NODE_TEST_|DATABASE_URL$|NATS_URL$)/;
+  const ours = /^(CAURI_|OTEL_|npm_|NODE_TEST_|DATABASE_URL$|NATS_URL$)/;
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !ours.test(name)));
 }
 

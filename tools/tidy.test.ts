@@ -21,13 +21,14 @@ const LONG_ON_PURPOSE = "longer than other files";
 const HEADER_LINES = 4;
 
 /** Which packages a workspace may use; whatever is not listed here is a leaf that nobody imports. */
-const PACKAGES = ["@cauri/money", "@cauri/proto", "@cauri/store", "@cauri/rpc", "@cauri/events"];
+const PACKAGES = ["@cauri/money", "@cauri/trace", "@cauri/proto", "@cauri/store", "@cauri/rpc", "@cauri/events"];
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   "packages/money": [],
   "packages/proto": [],
-  "packages/store": ["@cauri/money"],
-  "packages/rpc": ["@cauri/money", "@cauri/proto"],
-  "packages/events": ["@cauri/money", "@cauri/proto", "@cauri/store", "@cauri/rpc"],
+  "packages/trace": ["@cauri/money"],
+  "packages/store": ["@cauri/money", "@cauri/trace"],
+  "packages/rpc": ["@cauri/money", "@cauri/trace", "@cauri/proto"],
+  "packages/events": ["@cauri/money", "@cauri/trace", "@cauri/proto", "@cauri/store", "@cauri/rpc"],
 };
 /** They are called and call nobody: a call back up would make a cycle of waiting. */
 const CALL_NOBODY = ["services/ledger/", "services/rails/"];

@@ -2,10 +2,12 @@
 // envelope, one canonical log line and its numbers. Logs and numbers name the route's template, never the URL.
 
 import type { Readable } from "node:stream";
-import { newId } from "@cauri/money/ids";
+import { type IdPrefix, newId } from "@cauri/money/ids";
 import type { Log } from "@cauri/rpc/log";
 import { Histogram } from "@cauri/rpc/metrics";
 import { meaningOf } from "@cauri/rpc/reasons";
+import { failSpan, logIds, type Span, tracing, withSpan } from "@cauri/trace/span";
+import { beginOperation } from "@cauri/trace/tracing";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { type Authenticate, authorize } from "./admit.ts";
 import type { KeyHolder } from "./keys.ts";
@@ -22,6 +24,10 @@ declare module "fastify" {
   interface FastifyRequest {
     /** The key's holder, once authenticated. */
     holder: KeyHolder | null;
+    /** The span of this request; null while tracing is off. */
+    span: Span | null;
+    /** Id of the operation that a creation is to begin, where it had to be known before the call: its trace has it. */
+    operation: string | null;
     /** The public code of the error that is answered, for the log. */
     refused: string | null;
   }
@@ -49,6 +55,8 @@ const KEEP_ALIVE_MS = 72_000;
 /** Ids and texts in a path are bounded by what they name, not by the router. */
 const MAX_PARAM_LENGTH = 16_384;
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
+/** Asked for by machines every few seconds: neither logged nor traced. */
+const UNTRACED: readonly string[] = ["/healthz", "/readyz", "/metrics"];
 /** No route has this path: what cannot be decoded goes on to the 404, after the checks that come before it. */
 const UNDECODABLE = "~";
 /** Scheme and authority of a target in absolute form, which a proxy may send. */
@@ -96,6 +104,7 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
   });
   app.decorateRequest("holder", null);
   app.decorateRequest("refused", null);
+  traceRequests(app);
   closeLines(app);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (request: FastifyRequest, payload: Readable) => readBody(request, payload));
@@ -110,10 +119,11 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
     const route = request.routeOptions.url ?? "unknown";
     const { statusCode: code, elapsedTime: ms } = reply;
     seconds.observe({ door, method: request.method, route, status: code }, ms / 1000);
-    if (route === "/healthz" || route === "/readyz" || route === "/metrics") return;
+    if (UNTRACED.includes(route)) return;
     const { key_id, account, mode } = request.holder ?? {};
     log.info(
       {
+        ...logIds(request.span),
         request: request.id,
         door,
         method: request.method,
@@ -129,6 +139,36 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
     );
   });
   return app;
+}
+
+/** One span per request, from before the first check until the answer is out. Probes and scrapes are no work to follow. */
+function traceRequests(app: FastifyInstance): void {
+  app.decorateRequest("span", null);
+  app.decorateRequest("operation", null);
+  if (!tracing()) return;
+  app.addHook("onRequest", (request, _, done) => {
+    const { url, config } = request.routeOptions;
+    if (url !== undefined && UNTRACED.includes(url)) return done();
+    const { route } = config;
+    request.operation = route?.idempotent === true ? newId(route.id_prefix as IdPrefix, Date.now()) : null;
+    request.span = beginOperation(`${request.method} ${url ?? "unknown"}`, request.operation, {
+      kind: "server",
+      link: firstOf(request.headers["traceparent"]),
+      attributes: {
+        "http.request.method": request.method,
+        "http.route": url ?? "unknown",
+        "cauri.request_id": request.id,
+      },
+    });
+    return withSpan(request.span, done);
+  });
+  app.addHook("onResponse", async ({ span, holder }, { statusCode }) => {
+    if (span === null) return;
+    span.setAttribute("http.response.status_code", statusCode);
+    if (holder !== null) span.setAttributes({ "cauri.account": holder.account, "cauri.mode": holder.mode });
+    if (statusCode >= 500) failSpan(span, String(statusCode));
+    span.end();
+  });
 }
 
 /** While the door closes, each answer says that its line closes too, so that no client sends its next request into it. */

@@ -21,14 +21,16 @@ export type Ask = {
   readonly holder: KeyHolder | null;
   readonly request_id: string;
   readonly idempotency_key: string | null;
+  /** The id that a creation is to get, where the edge has given it away already. */
+  readonly operation: string | null;
 };
 
 export type Answer = { readonly message: Message; readonly outcome: "created" | "existing" | "replayed" };
 export type Invoke = (ask: Ask) => Promise<Answer | EdgeRefusal>;
 
 export function createInvoke(upstreams: Upstreams, log: Log): Invoke {
-  return async ({ route, message, holder, request_id, idempotency_key }) => {
-    const operation = route.idempotent ? newId(route.id_prefix as IdPrefix, Date.now()) : null;
+  return async ({ route, message, holder, request_id, idempotency_key, operation: minted }) => {
+    const operation = route.idempotent ? (minted ?? newId(route.id_prefix as IdPrefix, Date.now())) : null;
     const caller: Partial<Caller> = {
       request_id,
       idempotency_key,

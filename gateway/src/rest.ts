@@ -70,7 +70,8 @@ async function serve(prepared: Prepared, request: FastifyRequest, reply: Fastify
   if (isEdgeRefusal(idempotency_key)) return sendRefusal(request, reply, idempotency_key);
   const message = readMessage(prepared, request);
   if (isEdgeRefusal(message)) return sendRefusal(request, reply, message);
-  const answer = await invoke({ route, message, holder: request.holder, request_id: request.id, idempotency_key });
+  const { holder, id: request_id, operation } = request;
+  const answer = await invoke({ route, message, holder, request_id, idempotency_key, operation });
   if (isEdgeRefusal(answer)) return sendRefusal(request, reply, answer);
   return sendAnswer(route, answer, reply);
 }

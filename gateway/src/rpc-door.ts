@@ -54,8 +54,8 @@ function rpcHandler(route: Route, validate: Validate, invoke: Invoke): Universal
     if (isEdgeRefusal(read)) return refuse(request, read);
     const key = route.idempotent ? readIdempotencyKey(context.requestHeader.get("idempotency-key") ?? undefined) : null;
     if (isEdgeRefusal(key)) return refuse(request, key);
-    const { holder, id: request_id } = request;
-    const answer = await invoke({ route, message: read, holder, request_id, idempotency_key: key });
+    const { holder, id: request_id, operation } = request;
+    const answer = await invoke({ route, message: read, holder, request_id, idempotency_key: key, operation });
     if (isEdgeRefusal(answer)) return refuse(request, answer);
     context.responseHeader.set("cauri-outcome", answer.outcome);
     return answer.message;

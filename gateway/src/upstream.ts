@@ -5,9 +5,12 @@ import { type DescMessage, type DescMethodUnary, fromBinary, type MessageShape, 
 import { type Caller, writeMetadata } from "@cauri/rpc/caller";
 import { CHANNEL } from "@cauri/rpc/client";
 import { observeCalled } from "@cauri/rpc/metrics";
+import { inSpan, tracing } from "@cauri/trace/span";
 import { Client, credentials, type Metadata, status } from "@grpc/grpc-js";
 import { type EdgeRefusal, isReason } from "./reasons.ts";
 
+/** What every span of a call says, by the semantic conventions of OpenTelemetry. */
+const RPC = { "rpc.system.name": "grpc" };
 /** How long readiness waits for a channel to stand. */
 const READY_MS = 1_000;
 
@@ -95,10 +98,34 @@ function callUnary<I extends DescMessage, O extends DescMessage>(
   channel: Client,
   method: DescMethodUnary<I, O>,
   message: MessageShape<I>,
-  { caller, operation, timeout_ms }: UpstreamCall,
+  call: UpstreamCall,
   token: string,
 ): Promise<UpstreamAnswer<O>> {
   const name = `${method.parent.typeName}/${method.name}`;
+  const send = () => sendUnary(channel, name, method, message, call, token);
+  if (!tracing()) return send();
+  // A refusal is an answer: it does not mark the span as failed.
+  const traced = inSpan(name, { kind: "client", attributes: RPC }, (span) =>
+    send().catch((error: unknown) => {
+      if (!(error instanceof UpstreamError) || error.refusal === null) throw error;
+      span?.setAttribute("cauri.refused", error.refusal.refused);
+      return error;
+    }),
+  );
+  return traced.then((answer) => {
+    if (answer instanceof UpstreamError) throw answer;
+    return answer;
+  });
+}
+
+function sendUnary<I extends DescMessage, O extends DescMessage>(
+  channel: Client,
+  name: string,
+  method: DescMethodUnary<I, O>,
+  message: MessageShape<I>,
+  { caller, operation, timeout_ms }: UpstreamCall,
+  token: string,
+): Promise<UpstreamAnswer<O>> {
   const begun = performance.now();
   return new Promise((resolve, reject) => {
     let answer: MessageShape<O> | undefined;

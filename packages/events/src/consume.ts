@@ -5,9 +5,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "@cauri/rpc/log";
 import { gauge, observeBatch } from "@cauri/rpc/metrics";
 import { isUnavailable } from "@cauri/store/pool";
+import { beginSpan, failSpan, outsideSpans, tracing, withSpan } from "@cauri/trace/span";
 import { type ConsumerMessages, isPullConsumer, type JsMsg } from "@nats-io/jetstream";
 import type { Events } from "./events.ts";
-import { ACCOUNT_HEADER } from "./relay.ts";
+import { ACCOUNT_HEADER, TRACE_HEADER } from "./relay.ts";
 import { ensureConsumer, MAX_IN_FLIGHT, STREAM } from "./stream.ts";
 
 /** One transaction's worth. */
@@ -20,6 +21,8 @@ const HEARTBEAT_MS = 2_000;
 const EXPIRES_MS = 10_000;
 const RETRY_MS = 250;
 const RETRY_LIMIT_MS = 5_000;
+/** What its spans say, by the semantic conventions of OpenTelemetry. */
+const NATS = { "messaging.system": "nats", "messaging.operation.type": "process" };
 const LAG_MS = 5_000;
 
 export type Delivered = {
@@ -137,7 +140,7 @@ async function subscribe(events: Events, durable: string, subjects: readonly str
 /** Handles a batch and returns what was handled. One event that cannot be applied must not stop its neighbours. */
 async function handleBatch(options: ConsumeOptions, batch: readonly JsMsg[]): Promise<readonly JsMsg[]> {
   try {
-    await options.handle(batch.map(delivered));
+    await traced(batch, () => options.handle(batch.map(delivered)));
     for (const message of batch) message.ack();
     return batch;
   } catch (error) {
@@ -154,6 +157,28 @@ async function handleBatch(options: ConsumeOptions, batch: readonly JsMsg[]): Pr
     const handled: JsMsg[] = [];
     for (const message of batch) handled.push(...(await handleBatch(options, [message])));
     return handled;
+  }
+}
+
+/**
+ * A span per event of the batch, in the trace that its header names. Only a batch of one runs inside its span: what is
+ * done for many at once belongs to no single trace, and the calls made for each find theirs by their operation.
+ */
+async function traced(batch: readonly JsMsg[], work: () => Promise<void>): Promise<void> {
+  if (!tracing()) return work();
+  const spans = batch.flatMap((message) => {
+    const parent = message.headers?.get(TRACE_HEADER);
+    const options = { kind: "consumer", parent, within: true, attributes: NATS } as const;
+    return beginSpan(`process ${message.subject}`, options) ?? [];
+  });
+  const [only = null] = spans;
+  try {
+    await (batch.length === 1 ? withSpan(only, work) : outsideSpans(work));
+  } catch (error) {
+    for (const span of spans) failSpan(span, error);
+    throw error;
+  } finally {
+    for (const span of spans) span.end();
   }
 }
 

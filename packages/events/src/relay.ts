@@ -8,11 +8,14 @@ import { purgeInbox } from "@cauri/store/inbox";
 import { markSent, onOutboxWake, outboxLag, purgeOutbox, type UnsentEvent, unsentEvents } from "@cauri/store/outbox";
 import type { Pool, Queryable } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
+import { inSpan, operationTraceparent, traceparent } from "@cauri/trace/span";
 import { headers } from "@nats-io/transport-node";
 import type { Events } from "./events.ts";
 import { reconcile } from "./reconcile.ts";
 import { STREAM, STREAM_KEEPS_MS } from "./stream.ts";
 
+/** What its spans say, by the semantic conventions of OpenTelemetry. */
+const NATS = { "messaging.system": "nats", "messaging.operation.type": "send" };
 const EVERY_MS = 50;
 /** One round: their acknowledgements are awaited together, and one update marks them. */
 const BATCH = 500;
@@ -27,6 +30,9 @@ const INBOX_KEEPS_MS = STREAM_KEEPS_MS + OUTBOX_KEEPS_MS;
 const HOUSEKEEPING_MS = 60_000;
 const PURGE_BATCH = 5_000;
 const LAG_MS = 5_000;
+
+/** W3C trace context of the publication, only where the event belongs to an operation's trace. */
+export const TRACE_HEADER = "traceparent";
 
 /** The header that tells consumers whose event it is, without decoding it. */
 export const ACCOUNT_HEADER = "Cauri-Account";
@@ -129,9 +135,18 @@ async function publishAll(events: Events, db: Queryable, unsent: readonly Unsent
   throw new Error(`${unsent.length - sent.length} of ${unsent.length} events were not taken`, { cause: failed.reason });
 }
 
-async function publish(events: Events, event: UnsentEvent): Promise<number> {
+/** In the trace of its operation; what belongs to none (a changed key, terms) begins none. */
+function publish(events: Events, event: UnsentEvent): Promise<number> {
+  const parent = operationTraceparent(event.topic);
+  const span = { kind: "producer", parent, within: true, attributes: NATS } as const;
+  return inSpan(`publish ${event.subject}`, span, () => send(events, event));
+}
+
+async function send(events: Events, event: UnsentEvent): Promise<number> {
   const carried = headers();
   carried.set(ACCOUNT_HEADER, event.account);
+  const trace = traceparent();
+  if (trace !== undefined) carried.set(TRACE_HEADER, trace);
   const ack = await events.js.publish(event.subject, event.payload, {
     msgID: event.event_id,
     headers: carried,

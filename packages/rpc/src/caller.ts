@@ -1,6 +1,7 @@
 // Who calls and for what, as it travels from process to process: gRPC metadata, never message fields (wire.md).
 
 import { isMode, type Mode } from "@cauri/money/mode";
+import { traceparent } from "@cauri/trace/span";
 import { Metadata } from "@grpc/grpc-js";
 
 export type Caller = {
@@ -12,8 +13,6 @@ export type Caller = {
   readonly idempotency_key: string | null;
   /** The operation id that the gateway minted for a creation. */
   readonly operation: string | null;
-  /** W3C trace context, passed on as it came. */
-  readonly traceparent?: string;
   /** Epoch milliseconds at which the call that this caller made must be answered; calls made for it end 200 ms before. */
   readonly deadline_ms?: number;
 };
@@ -38,6 +37,7 @@ export function houseCaller(account: string, mode: Mode, request_id: string, ope
 export function writeMetadata(token: string, caller: Partial<Caller> | undefined, operation?: string): Metadata {
   const metadata = new Metadata();
   metadata.set(NAMES.token, token);
+  set(metadata, NAMES.traceparent, traceparent());
   if (caller === undefined) return metadata;
   set(metadata, NAMES.account, caller.account);
   set(metadata, NAMES.mode, caller.mode);
@@ -45,7 +45,6 @@ export function writeMetadata(token: string, caller: Partial<Caller> | undefined
   set(metadata, NAMES.request_id, caller.request_id);
   set(metadata, NAMES.idempotency_key, caller.idempotency_key);
   set(metadata, NAMES.operation, operation ?? caller.operation);
-  set(metadata, NAMES.traceparent, caller.traceparent);
   return metadata;
 }
 
@@ -54,7 +53,6 @@ export function readCaller(metadata: Metadata, deadline_ms: number): Caller | nu
   const account = text(metadata, NAMES.account);
   const mode = text(metadata, NAMES.mode);
   if (account === null || mode === null || !isMode(mode)) return null;
-  const traceparent = text(metadata, NAMES.traceparent);
   return {
     account,
     mode,
@@ -63,13 +61,17 @@ export function readCaller(metadata: Metadata, deadline_ms: number): Caller | nu
     idempotency_key: text(metadata, NAMES.idempotency_key),
     operation: text(metadata, NAMES.operation),
     deadline_ms,
-    ...(traceparent === null ? {} : { traceparent }),
   };
 }
 
 /** The request id, which operator calls carry as well. */
 export function readRequestId(metadata: Metadata): string {
   return text(metadata, NAMES.request_id) ?? "";
+}
+
+/** W3C trace context of the call, written where it was made. */
+export function readTraceparentOf(metadata: Metadata): string | undefined {
+  return text(metadata, NAMES.traceparent) ?? undefined;
 }
 
 export function readToken(metadata: Metadata): string {

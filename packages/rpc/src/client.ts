@@ -3,6 +3,7 @@
 
 import { systemClock } from "@cauri/money/clock";
 import { REASONS, type Reason, type Refusal } from "@cauri/money/refusal";
+import { inSpan } from "@cauri/trace/span";
 import { type ChannelOptions, Client, credentials, type Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { type Caller, writeMetadata } from "./caller.ts";
 import { RpcFault } from "./fault.ts";
@@ -13,6 +14,8 @@ import type { Definition, RequestOf, ResponseOf } from "./server.ts";
 const KEPT_MS = 200;
 /** A write's deadline, for a call that no request asked for (a sweeper's, a consumer's). */
 const USUAL_MS = 8_000;
+/** What every span of a call says, by the semantic conventions of OpenTelemetry. */
+const RPC = { "rpc.system.name": "grpc" };
 /** A call that has less than this left is not worth sending. */
 const LEAST_MS = 10;
 
@@ -67,24 +70,32 @@ function promisify(channel: Client, method: Method, token: string) {
     const left_ms = timeout_ms ?? (caller?.deadline_ms === undefined ? USUAL_MS : caller.deadline_ms - now - KEPT_MS);
     if (left_ms < LEAST_MS) return Promise.reject(new RpcFault(name, status.DEADLINE_EXCEEDED, undefined));
     const begun = performance.now();
-    return new Promise<unknown>((resolve, reject) => {
-      channel.makeUnaryRequest(
-        method.path,
-        encode,
-        method.responseDeserialize,
-        request,
-        writeMetadata(token, caller, operation),
-        { deadline: now + left_ms },
-        (error, response) => {
-          const refusal = error === null ? null : refusalOf(error);
-          const outcome = error === null ? "ok" : (refusal?.refused ?? status[error.code] ?? String(error.code));
-          observeCalled(name, outcome, (performance.now() - begun) / 1000);
-          if (error === null) resolve(response);
-          else if (refusal !== null) resolve(refusal);
-          else reject(new RpcFault(name, error.code, error));
-        },
-      );
-    });
+    const of = operation ?? caller?.operation;
+    return inSpan(
+      name,
+      { kind: "client", operation: of, attributes: RPC },
+      (span) =>
+        new Promise<unknown>((resolve, reject) => {
+          channel.makeUnaryRequest(
+            method.path,
+            encode,
+            method.responseDeserialize,
+            request,
+            writeMetadata(token, caller, operation),
+            { deadline: now + left_ms },
+            (error, response) => {
+              const refusal = error === null ? null : refusalOf(error);
+              const outcome = error === null ? "ok" : (refusal?.refused ?? status[error.code] ?? String(error.code));
+              observeCalled(name, outcome, (performance.now() - begun) / 1000);
+              if (error === null) resolve(response);
+              else if (refusal !== null) {
+                span?.setAttribute("cauri.refused", refusal.refused);
+                resolve(refusal);
+              } else reject(new RpcFault(name, error.code, error));
+            },
+          );
+        }),
+    );
   };
 }
 

@@ -1,6 +1,7 @@
 // One JSON line per thing worth knowing, on stdout. What may never be written is cut out here once more, although no
 // caller hands it over: a secret in a log is there for years.
 
+import { logIds, tracing } from "@cauri/trace/span";
 import { type DestinationStream, destination, type Logger, pino, stdTimeFunctions } from "pino";
 
 export type Log = Logger;
@@ -37,6 +38,7 @@ export function logger(room: string, level = "info", stream: DestinationStream =
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRETS.flatMap((key) => [key, `*.${key}`]), censor: "[cut]" },
       serializers: { err: describeError },
+      ...(tracing() ? { mixin: () => logIds() } : {}),
     },
     stream,
   );

@@ -4,6 +4,7 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { startTracing } from "@cauri/trace/tracing";
 import { type Log, logger } from "./log.ts";
 import { register, watchProcess } from "./metrics.ts";
 import { type Reader, readSettings, SettingError, type Settings } from "./settings.ts";
@@ -64,6 +65,13 @@ export async function runProcess<R extends Reader>(
     process.exit(78);
   }
   const common = settings as unknown as Settings<"webhooks">;
+  const stopTracing = await startTracing({
+    service: reader,
+    endpoint: common.OTEL_EXPORTER_OTLP_ENDPOINT,
+    ratio: common.CAURI_TRACE_PERCENT / 100,
+    warn: (fields, message) => log.warn(fields, message),
+  });
+  // Made after it, because its lines carry the ids of their spans.
   const log = logger(reader, common.CAURI_LOG_LEVEL);
   const steps: { readonly name: string; readonly step: () => unknown }[] = [];
   const probes: { readonly name: string; readonly probe: Probe }[] = [];
@@ -78,6 +86,8 @@ export async function runProcess<R extends Reader>(
     notices: () => notices.flatMap((notice) => notice()),
     readiness: async () => (draining ? ["draining"] : askAll(probes)),
   };
+  // Registered first, so that it goes last: the drain itself may still make spans.
+  running.atDrain("traces", stopTracing);
   const leave = async (why: string) => {
     if (draining) return;
     draining = true;

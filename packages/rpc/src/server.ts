@@ -4,6 +4,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { systemClock } from "@cauri/money/clock";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
+import { failSpan, inSpan } from "@cauri/trace/span";
 import {
   type handleUnaryCall,
   Metadata,
@@ -13,7 +14,7 @@ import {
   type sendUnaryData,
   status,
 } from "@grpc/grpc-js";
-import { type Caller, readCaller, readRequestId, readToken } from "./caller.ts";
+import { type Caller, readCaller, readRequestId, readToken, readTraceparentOf } from "./caller.ts";
 import { statusOfFault } from "./fault.ts";
 import type { Log } from "./log.ts";
 import { observeServed } from "./metrics.ts";
@@ -21,6 +22,8 @@ import { meaningOf } from "./reasons.ts";
 
 /** The bound of a call that came without a deadline (a script's, a test's). */
 const NO_DEADLINE_MS = 60_000;
+/** What every span of a call says, by the semantic conventions of OpenTelemetry. */
+const RPC = { "rpc.system.name": "grpc" };
 /** Half of what a proxy before us may keep idle; also notices a peer that vanished without a word. */
 const KEEPALIVE_MS = 20_000;
 const KEEPALIVE_TIMEOUT_MS = 5_000;
@@ -135,25 +138,29 @@ function wrap(method: string, handler: AnyHandler, token: Buffer, log: Log): han
       observeServed(method, outcome, ms / 1000);
       return { method, ...call.facts(), outcome, ms: Math.round(ms * 10) / 10 };
     };
-    // The handler may throw before its first await: that is a fault like any other.
-    Promise.resolve()
-      .then(() => handler(grpc.request, call))
-      .then(
-        (result) => {
-          if (isRefusal(result)) {
-            log.info(end(result.refused), "rpc");
-            answerRefusal(result, answer);
-          } else {
-            log.info(end("ok"), "rpc");
-            answer(null, result, call.trailers());
-          }
-        },
-        (error: unknown) => {
-          const code = statusOfFault(error);
-          log.error({ ...end(status[code] ?? String(code)), err: error, bug: code === status.INTERNAL }, "rpc");
-          answer({ code, details: code === status.INTERNAL ? "a defect of the house" : "a passing unavailability" });
-        },
-      );
+    void inSpan(method, { kind: "server", parent: readTraceparentOf(grpc.metadata), attributes: RPC }, (span) =>
+      // The handler may throw before its first await: that is a fault like any other.
+      Promise.resolve()
+        .then(() => handler(grpc.request, call))
+        .then(
+          (result) => {
+            if (isRefusal(result)) {
+              span?.setAttribute("cauri.refused", result.refused);
+              log.info(end(result.refused), "rpc");
+              answerRefusal(result, answer);
+            } else {
+              log.info(end("ok"), "rpc");
+              answer(null, result, call.trailers());
+            }
+          },
+          (error: unknown) => {
+            if (span !== null) failSpan(span, error);
+            const code = statusOfFault(error);
+            log.error({ ...end(status[code] ?? String(code)), err: error, bug: code === status.INTERNAL }, "rpc");
+            answer({ code, details: code === status.INTERNAL ? "a defect of the house" : "a passing unavailability" });
+          },
+        ),
+    );
   };
 }
 
@@ -205,14 +212,13 @@ class ServedCall implements Call {
 
   /** Who and what, for the log: ids only. */
   facts(): object {
-    const { account, mode, key_id, operation, traceparent } = this.#caller ?? {};
+    const { account, mode, key_id, operation } = this.#caller ?? {};
     return {
       request: this.request_id,
       account,
       mode,
       key_id: key_id ?? undefined,
       operation: operation ?? undefined,
-      traceparent,
     };
   }
 }

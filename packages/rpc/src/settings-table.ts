@@ -109,6 +109,21 @@ export const SETTINGS = {
     readers: PROCESSES,
     doc: "How long a process that is told to stop may finish what runs.",
   },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    kind: "url",
+    default: "",
+    readers: PROCESSES,
+    doc: "Where spans go, as OTLP over HTTP (JSON), such as `http://collector:4318`. Unset: no traces, and no cost of them.",
+  },
+  CAURI_TRACE_PERCENT: {
+    kind: "number",
+    unit: "%",
+    min: 0,
+    max: 100,
+    default: "100",
+    readers: PROCESSES,
+    doc: "Which part of all traces is kept; every process decides alike by the trace's id, so that none is kept in part.",
+  },
 
   // Where each room's database is.
   CAURI_GATEWAY_DATABASE_URL: {

@@ -2,6 +2,7 @@
 // one commit, and a lone caller waits for nobody. It pushes back instead of queueing without end.
 // The caller sorts a batch by key where its statement locks rows; the results come back in the order of the items.
 
+import { here, type Runner } from "@cauri/trace/span";
 import { isUnavailable } from "./pool.ts";
 
 export type Coalescing<I, O> = {
@@ -32,6 +33,8 @@ type Waiting<I, O> = {
   readonly since: number;
   readonly resolve: (value: O) => void;
   readonly reject: (error: unknown) => void;
+  /** In the span of whoever asked. */
+  readonly inside: Runner;
 };
 
 export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<O> {
@@ -62,7 +65,9 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
     options.observe?.(batch.length);
     under_way += batch.length;
     try {
-      const results = await run(batch.map((entry) => entry.item));
+      // A batch is part of its first caller's trace: it cannot be part of all.
+      const inside = batch[0]?.inside ?? here();
+      const results = await inside(() => run(batch.map((entry) => entry.item)));
       if (results.length !== batch.length) throw new Error(`${batch.length} items, ${results.length} results`);
       for (const [index, entry] of batch.entries()) {
         const result = results[index];
@@ -85,7 +90,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
         reject(new Busy("too much is waiting already"));
         return;
       }
-      waiting.push({ item, since: performance.now(), resolve, reject });
+      waiting.push({ item, since: performance.now(), resolve, reject, inside: here() });
       if (running >= lanes) return;
       running += 1;
       // A microtask later, so that the callers of this very tick share the first batch.

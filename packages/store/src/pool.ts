@@ -2,6 +2,7 @@
 // and a last write that the work does not await leaves together with COMMIT.
 // Never make a network call inside a transaction; the work may run again after a conflict, so it has no other effects.
 
+import { inSpan } from "@cauri/trace/span";
 import pg from "pg";
 
 /** Limits of every session, in milliseconds: below a write's deadline of 8 s, so that the database gives up first. */
@@ -10,6 +11,9 @@ export const SESSION_LIMITS = {
   lock_timeout: 4_000,
   idle_in_transaction_session_timeout: 5_000,
 } as const;
+
+/** What its spans say, by the semantic conventions of OpenTelemetry. */
+const SQL = { "db.system.name": "postgresql" };
 
 /** A connection that can't be had within this time is a 503, not a wait. */
 const CONNECT_TIMEOUT_MS = 3_000;
@@ -91,7 +95,11 @@ export function openPool(options: { url: string; name: string; max?: number; log
 }
 
 /** Runs the work in a transaction, again after a serialization failure or a deadlock. */
-export async function transact<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+export function transact<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+  return inSpan("transaction", { kind: "client", within: true, attributes: SQL }, () => retried(pool, work));
+}
+
+async function retried<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await runOnce(pool, BEGIN, work);

@@ -1,6 +1,7 @@
 // A loop that does what is due: sweepers, relays, pollers. It never overlaps itself, can be woken, backs off from errors,
 // and its end waits for the run under way, so that a drain leaves nothing half done.
 
+import { outsideSpans } from "@cauri/trace/span";
 import type { Log } from "./pool.ts";
 
 /** An error doubles the pause, up to this: what a crash interrupted goes on within 10 s of the database's return. */
@@ -38,7 +39,7 @@ export function startLoop(options: LoopOptions): Loop {
 
   async function round(): Promise<boolean> {
     try {
-      const more = await options.work();
+      const more = await outsideSpans(() => options.work());
       failures = 0;
       return more === true;
     } catch (error) {

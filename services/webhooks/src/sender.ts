@@ -4,6 +4,7 @@
 import type { Cipher } from "@cauri/store/cipher";
 import { coalesce } from "@cauri/store/coalescer";
 import { type Pool, transact } from "@cauri/store/pool";
+import { inSpan, operationTraceparent, tracing } from "@cauri/trace/span";
 import { type Claimed, type ClaimOptions, claimDue, type Ended, endAttempts, returnLeases } from "./delivery-store.ts";
 import type { Attempt, Dialer } from "./dialer.ts";
 import { noticeHeaders } from "./notice.ts";
@@ -62,7 +63,9 @@ export function openSender(options: SenderOptions): Sender {
   async function send(claimed: Claimed): Promise<void> {
     const now_ms = options.now();
     const headers = noticeHeaders(claimed, signingOf(options.cipher, claimed), now_ms);
-    const attempt = await options.dialer.post(claimed.url, headers, claimed.body);
+    const attempt = await inSpan(`POST webhook ${claimed.event}`, { kind: "client", parent: traceOf(claimed) }, () =>
+      options.dialer.post(claimed.url, headers, claimed.body),
+    );
     options.observe(attempt, claimed);
     await end({ claimed, attempt, at: new Date(now_ms) });
   }
@@ -120,4 +123,9 @@ export function openSender(options: SenderOptions): Sender {
     },
     inFlight: () => running.size,
   };
+}
+
+/** The trace of the operation that the notice is about; only the body knows it here, and it is read only when traced. */
+function traceOf({ body }: Claimed): string | undefined {
+  return tracing() ? operationTraceparent((JSON.parse(body) as { data: { id: string } }).data.id) : undefined;
 }
