@@ -44,10 +44,11 @@ test("ledger: the trial balance balances, clearing accounts are empty, wrong usa
   assert.deepEqual([balanced, data.length], [true, 1]);
   assert.equal((await cauri(["ledger", "trial-balance"])).code, 0);
   assert.ok(Array.isArray((await json("ledger", "clearing")).data));
+  assert.deepEqual((await json("ledger", "archives")).data, []);
   const unknown = await cauri(["ledger", "account", "cash", "--asset", "ast_xof", "--json"]);
   assert.deepEqual([unknown.code, JSON.parse(unknown.stdout).error.code], [1, "invalid_request"]);
   assert.equal((await cauri(["ledger", "account", "fees", "--asset", "ast_xof", "--at", "yesterday"])).code, 2);
-  for (const name of ["account", "entries", "statement", "transfer", "trial-balance", "clearing"]) {
+  for (const name of ["account", "entries", "statement", "transfer", "trial-balance", "clearing", "archives"]) {
     assert.match((await cauri(["ledger", name, "--help"])).stdout, new RegExp(`cauri ledger ${name}`));
   }
   const verified = await json("ledger", "verify", "--resume");

@@ -35,6 +35,7 @@ const COMMANDS = {
   reset: "tools/reset.ts",
   bench: "tools/bench.ts",
   prove: "tools/prove.ts",
+  archive: "tools/archive.ts",
   generate: "gateway/src/openapi-write.ts",
 };
 

@@ -1,9 +1,10 @@
-// `cauri ledger account|entries|statement|transfer|trial-balance|clearing`: the books, now and as of any instant.
+// `cauri ledger account|entries|statement|transfer|trial-balance|clearing|archives`: the books, now and as of any instant.
 
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import {
   BookAccountSchema,
   BooksService,
+  ListArchivesResponseSchema,
   ListClearingResponseSchema,
   ListEntriesResponseSchema,
   StatementSchema,
@@ -32,7 +33,7 @@ type PageOptions = { limit?: number; cursor?: string };
 type LaneOptions = { asset?: string; mode?: keyof typeof BOOKS };
 
 export function bookCommands(): readonly Command[] {
-  return [account(), entries(), statement(), transfer(), trialBalance(), clearing()];
+  return [account(), entries(), statement(), transfer(), trialBalance(), clearing(), archives()];
 }
 
 function account(): Command {
@@ -68,7 +69,9 @@ function entries(): Command {
     async ({ args, options, door }) => {
       const answer = await door(BooksService).listEntries({ ...nameOf(args, options), ...pageOf(options) });
       const json = jsonOf(ListEntriesResponseSchema, answer);
-      return { json, people: withMore(table(rowsOf(json), ENTRY_COLUMNS, "No entries."), json) };
+      const before = cell(json, "archived_before");
+      const archived = before === null ? "" : `\nEntries recorded before ${before} are in archived months.`;
+      return { json, people: withMore(table(rowsOf(json), ENTRY_COLUMNS, "No entries."), json) + archived };
     },
   );
 }
@@ -176,6 +179,33 @@ function clearing(): Command {
     },
   );
 }
+
+function archives(): Command {
+  return command(
+    "archives",
+    "List the archived months: their files, and where each lane's chain stood at their end.",
+    "ledger archives",
+    (made) => made,
+    async ({ door }) => {
+      const json = jsonOf(ListArchivesResponseSchema, await door(BooksService).listArchives({}));
+      const lines = rowsOf(json).flatMap((archive) =>
+        listOf(archive, "anchors").map((anchor) => ({ ...archive, ...anchor })),
+      );
+      return { json, people: table(lines, ARCHIVE_COLUMNS, "No month is archived.") };
+    },
+  );
+}
+
+const ARCHIVE_COLUMNS: readonly Column<JsonObject>[] = [
+  ["MONTH", (row) => cell(row, "month")],
+  ["ASSET", (row) => cell(row, "asset_id")],
+  ["BOOK", (row) => cell(row, "book")],
+  ["LAST BATCH", (row) => cell(row, "batch")],
+  ["HASH", (row) => cell(row, "hash")],
+  ["WRITTEN", (row) => cell(row, "written_at")],
+  ["TAKEN AWAY", (row) => cell(row, "removed_at")],
+  ["FILE", (row) => cell(row, "file")],
+];
 
 const ENTRY_COLUMNS: readonly Column<JsonObject>[] = [
   ["RECORDED", (row) => cell(row, "recorded_at")],

@@ -2,6 +2,7 @@
 
 import { type Refusal, refuseField } from "@cauri/money/refusal";
 import {
+  type Archive,
   type BookAccount,
   type BookBalances,
   type BookedTransfer,
@@ -17,6 +18,7 @@ import {
   TransferResult,
 } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import type { AccountName } from "./account-store.ts";
+import type { ArchiveRow } from "./archive-store.ts";
 import { availableOf, type Balances, type TransferKind, ZERO } from "./books.ts";
 import { chartOf, type NormalSide } from "./chart.ts";
 import type { Basis, Before, FoundAccount, Movement, Stretch } from "./past-store.ts";
@@ -34,6 +36,7 @@ const KINDS: Readonly<Record<TransferKind, KindWord>> = {
 
 /** Messages tell whole milliseconds, so "as of T" ends with the millisecond that T names. */
 const MILLISECOND = 1;
+const DAY_MS = 86_400_000;
 
 export function readName(request: {
   readonly code: string;
@@ -72,6 +75,26 @@ export function readStretch(request: {
   return from.getTime() < to.getTime() ? { from, to, basis } : refuseField("to", "must be after from");
 }
 
+/**
+ * Of months that were taken away the balances at their ends are here by recorded time, and those at the ends of days by
+ * effective time; whatever lies between is in their files alone.
+ */
+export function checkArchived({ before, basis }: Before, archived_before: Date | null): Refusal | null {
+  if (archived_before === null || before >= archived_before) return null;
+  const midnight = before.getTime() % DAY_MS === 0;
+  if (midnight && (basis === "effective" || before.getUTCDate() === 1)) return null;
+  const end = basis === "effective" ? "day" : "month";
+  return refuseField(
+    "at",
+    `before ${archived_before.toISOString()} only the last millisecond of a ${end} is not archived`,
+  );
+}
+
+export function checkStretch({ from }: Stretch, archived_before: Date | null): Refusal | null {
+  if (archived_before === null || from >= archived_before) return null;
+  return refuseField("from", `what was recorded before ${archived_before.toISOString()} is in archived months alone`);
+}
+
 export function readLimit(limit: number | undefined, bounds: { usual: number; most: number }): number | Refusal {
   const { usual, most } = bounds;
   if (limit === undefined) return usual;
@@ -107,6 +130,16 @@ export function writeBalances(side: NormalSide, balances: Balances): BookBalance
     creditsPostedMinor: balances.credits_posted,
     balanceMinor: side === "credit" ? posted : -posted,
     availableMinor: availableOf(side, balances),
+  };
+}
+
+export function writeArchive({ anchors, ...archive }: ArchiveRow): Archive {
+  return {
+    ...{ month: archive.month, file: archive.file, sha256: archive.sha256.toString("hex"), bytes: archive.bytes },
+    ...{ writtenAt: archive.written_at, removedAt: archive.removed_at ?? undefined },
+    anchors: anchors.map(({ asset_id, book, sequence, hash, transfers }) => ({
+      ...{ assetId: asset_id, book: writeBook(book), batch: sequence, hash: hash.toString("hex"), transfers },
+    })),
   };
 }
 

@@ -5,13 +5,17 @@ import { BooksServiceService, type Entry, TimeBasis } from "@cauri/proto/ts/caur
 import type { Book as BookWord } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import { type Service, service } from "@cauri/rpc/server";
 import { type Pool, type Queryable, snapshot } from "@cauri/store/pool";
+import { readArchivedBefore, readArchives } from "./archive-store.ts";
 import {
+  checkArchived,
+  checkStretch,
   readBound,
   readLaneFilter,
   readLimit,
   readName,
   readStretch,
   readUuid,
+  writeArchive,
   writeBalances,
   writeBasis,
   writeBookAccount,
@@ -46,6 +50,8 @@ export function booksService({ pool }: { pool: Pool }): Service {
       const when = readBound(request.at, request.basis);
       if (when !== null && isRefusal(when)) return when;
       return await withAccount(pool, request, async (tx, account) => {
+        const gone = when === null ? null : checkArchived(when, await readArchivedBefore(tx));
+        if (gone !== null) return gone;
         const balances = await readBalances(tx, account, when);
         return writeBookAccount(account, balances, request.at, when?.basis ?? null);
       });
@@ -57,11 +63,13 @@ export function booksService({ pool }: { pool: Pool }): Service {
         const list = ["entries", account.account_id];
         const cursor = readCursor(list, request.cursor);
         if (cursor !== null && isRefusal(cursor)) return cursor;
-        const rows = await readEntriesBefore(tx, account, cursor?.place ?? null, limit + 1);
+        const archived_before = await readArchivedBefore(tx);
+        const rows = await readEntriesBefore(tx, account, cursor?.place ?? null, limit + 1, archived_before);
         const page = rows.slice(0, limit);
         return {
           data: page.map((row) => writeEntry(account, row, row.after)),
           nextCursor: rows.length > limit ? cursorAt(list, page, page.at(-1)?.after) : undefined,
+          archivedBefore: archived_before ?? undefined,
         };
       });
     },
@@ -92,9 +100,12 @@ export function booksService({ pool }: { pool: Pool }): Service {
       const filter = readLaneFilter(request);
       if (isRefusal(filter)) return filter;
       const lanes = await snapshot(pool, async (tx) => {
+        const gone = when === null ? null : checkArchived(when, await readArchivedBefore(tx));
+        if (gone !== null) return gone;
         await tx.query(TRIAL_TIMEOUT);
         return await readTrialBalance(tx, filter, when);
       });
+      if (isRefusal(lanes)) return lanes;
       const data = lanes.map(writeTrialLane);
       const basis = when === null ? TimeBasis.RECORDED : writeBasis(when.basis);
       return { data, at: request.at, basis, balanced: data.every((lane) => lane.balanced) };
@@ -107,6 +118,7 @@ export function booksService({ pool }: { pool: Pool }): Service {
       const rows = await readClearing(pool, filter, limit + 1);
       return { data: rows.slice(0, limit).map(writeClearing), hasMore: rows.length > limit };
     },
+    listArchives: async () => ({ data: (await readArchives(pool)).map(writeArchive) }),
   });
 }
 
@@ -119,6 +131,8 @@ async function statementOf(
   text: string | undefined,
 ) {
   const { from, to, basis } = stretch;
+  const gone = checkStretch(stretch, await readArchivedBefore(tx));
+  if (gone !== null) return gone;
   const list = ["statement", account.account_id, from.getTime(), to.getTime(), basis];
   const cursor = readCursor(list, text);
   if (cursor !== null && isRefusal(cursor)) return cursor;

@@ -193,7 +193,7 @@ function decideAhead(view: LaneView, groups: readonly GroupOrder[], clock_us: nu
   return { view, decision, append };
 }
 
-function appendOf(
+export function appendOf(
   lane: Lane,
   previous: { readonly sequence: bigint; readonly head: Buffer },
   state: BookState,

@@ -3,7 +3,7 @@
 import { Gauge } from "@cauri/rpc/metrics";
 import type { LaneLag } from "./monitor-store.ts";
 import type { ClearingRow } from "./trial-store.ts";
-import type { Invariant } from "./verify-lane.ts";
+import type { Invariant } from "./verify-batch.ts";
 
 const ok = new Gauge({
   name: "cauri_ledger_invariant_ok",

@@ -2,7 +2,7 @@
 
 import { type Pool, type Queryable, transact } from "@cauri/store/pool";
 import type { Book } from "./books.ts";
-import type { Problem } from "./verify-lane.ts";
+import type { Problem } from "./verify-batch.ts";
 
 /** Any number that no other advisory lock of the room uses. */
 const VERIFICATION_LOCK = 404_600_001;

@@ -17,7 +17,8 @@ import {
 import { readMonthsAhead } from "./month-store.ts";
 import { readClearing } from "./trial-store.ts";
 import { verify } from "./verify.ts";
-import { advanceLane, closeLane, INVARIANTS, type Invariant, markOf, type Report, startLane } from "./verify-lane.ts";
+import { INVARIANTS, type Invariant, type Report } from "./verify-batch.ts";
+import { advanceLane, closeLane, markOf, startLane } from "./verify-lane.ts";
 import { appendFindings, type Finding, readFindings, readMarks, saveMark } from "./verify-mark-store.ts";
 import { type LaneRow, preferIndexes, readLane, readLanes, summarizePast } from "./verify-store.ts";
 

@@ -125,18 +125,22 @@ const MOVEMENT = `transfer_id, kind, operation_id, group_id, c.code as counterpa
   ${eachSum("m.%")}, ${eachSum("after_%")}, coalesce(effective_at, recorded_at) as effective,
   recorded_at::text as recorded_text, coalesce(effective_at, recorded_at)::text as effective_text, position`;
 
-/** The newest entries before a place, newest first. */
+/** The newest entries before a place, newest first; of months that were taken away none, though some of theirs stay. */
 export async function readEntriesBefore(
   tx: Queryable,
   account: FoundAccount,
   place: Place | null,
   limit: number,
+  archived_before: Date | null = null,
 ): Promise<Movement[]> {
   const { rows } = await tx.query<MovementRow>(
     `select ${MOVEMENT} from movements m left join accounts c on c.account_id = m.counterparty_id
-     where m.account_id = $1 and (recorded_at, position) < ($2::timestamptz, $3)
+     where m.account_id = $1 and (recorded_at, position) < ($2::timestamptz, $3) and recorded_at >= $5::timestamptz
      order by recorded_at desc, position desc limit $4`,
-    [account.account_id, place?.recorded_at ?? "infinity", place?.position ?? 0, limit],
+    [
+      ...[account.account_id, place?.recorded_at ?? "infinity", place?.position ?? 0, limit],
+      archived_before?.toISOString() ?? "-infinity",
+    ],
   );
   return rows.map((row) => movementOf(row, "recorded"));
 }

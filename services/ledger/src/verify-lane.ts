@@ -4,15 +4,14 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Queryable } from "@cauri/store/pool";
 import { availableOf, type Balances, ZERO } from "./books.ts";
-import { type ChainRow, GENESIS, hashBatch } from "./chain.ts";
+import { GENESIS } from "./chain.ts";
 import { chartOf } from "./chart.ts";
-import { differenceOf, type Replay, type ReplayEntry, type ReplayHold, replayTransfer, startReplay } from "./replay.ts";
+import { differenceOf, type ReplayHold, startReplay } from "./replay.ts";
+import { type BatchContent, type LaneReading, type Report, say, sayOfBatch, verifyBatch } from "./verify-batch.ts";
 import { type Mark, readAnchors, readBalancesAtMark, readHoldsAtMark, readWrongPending } from "./verify-mark-store.ts";
 import {
   type AccountRow,
   type BatchRow,
-  type Counts,
-  type EntryRow,
   type HoldRow,
   type LaneRow,
   type Recorded,
@@ -23,62 +22,18 @@ import {
   readLaneAccounts,
   readRefusals,
   readTransfers,
+  type Stretch,
 } from "./verify-store.ts";
 
 /** Rows of a stretch: a few megabytes at a time, and at most some tens of milliseconds before other work gets its turn. */
 const STRETCH_ROWS = 5_000;
 const STRETCH_BATCHES = 1_000;
-/** More would tell nobody more; the first of each lane are the ones to look at. */
-export const MAX_PROBLEMS = 100;
-
-/** What the monitor watches by name. */
-export const INVARIANTS = [
-  /** Every batch's hash is that of what it recorded and of the batch before; nothing is missing, added or moved. */
-  "chain",
-  /** Every id recorded is taken, for the row that it names, and no other id is. */
-  "ids",
-  /** The balances kept with each transfer are those that the transfers make. */
-  "entries",
-  /** The accounts' rows are the sums of their transfers and say what their codes say. */
-  "balances",
-  /** Debits equal credits in each asset and book. */
-  "debits_equal_credits",
-  /** No account that may not be overdrawn is below zero. */
-  "no_overdraft",
-  /** The interplatform accounts of an asset and book add up to zero. */
-  "interplatform_zero",
-  /** The state of each hold is what its transfers made of it. */
-  "holds",
-] as const;
-export type Invariant = (typeof INVARIANTS)[number];
-
-export type Problem = { readonly invariant: Invariant; readonly sentence: string };
-export type Report = {
-  readonly problems: Problem[];
-  /** `batch 3 of ast_xof/live`: where to look first. */
-  first_bad_batch: string | null;
-};
-
-/** Where the reading of a lane stands; it lives on between transactions. */
-export type LaneReading = {
-  readonly lane: LaneRow;
-  readonly where: string;
-  readonly accounts: Map<number, AccountRow>;
-  readonly replay: Replay;
-  /** Null: from the beginning. */
-  readonly from: Mark | null;
-  readonly anchors: ReadonlyMap<bigint, Buffer>;
-  readonly counts: Counts;
-  previous: Buffer;
-  sequence: bigint;
-  recorded_at: string;
-};
 
 export async function startLane(tx: Queryable, lane: LaneRow, from: Mark | null, report: Report): Promise<LaneReading> {
   const accounts = new Map<number, AccountRow>();
   const reading: LaneReading = {
     ...{ lane, accounts, from, where: `${lane.asset_id}/${lane.book}` },
-    replay: startReplay(accounts),
+    ...{ replay: startReplay(accounts), moved: new Map() },
     anchors: await readAnchors(tx, lane.lane_id),
     counts: { ...(from?.counts ?? { transfers: 0n, entries: 0n, refusals: 0n, holds: 0n, batches: 0n }) },
     previous: from?.hash ?? GENESIS,
@@ -160,35 +115,30 @@ async function verifyStretch(
   reading: LaneReading,
   report: Report,
 ): Promise<void> {
-  const { lane, replay, counts } = reading;
+  const { lane } = reading;
   const stretch = { lane_id: lane.lane_id, from: batches[0]?.recorded_at ?? "", to: batches.at(-1)?.recorded_at ?? "" };
-  const [transferRows, refusalRows, entryRows] = await Promise.all([
+  const contents = await readContents(tx, stretch);
+  await loadMissing(tx, reading, contents.transfers);
+  const ended = batches.flatMap((batch) => verifyBatch(reading, batch, contents.of(batch), report));
+  await verifyHolds(tx, ended, reading, report);
+}
+
+/** All that a stretch of batches recorded. */
+export async function readContents(tx: Queryable, stretch: Stretch) {
+  const [transfers, refusals, entries] = await Promise.all([
     readTransfers(tx, stretch),
     readRefusals(tx, stretch),
     readEntries(tx, stretch),
   ]);
-  await loadMissing(tx, reading, transferRows);
-  const transfers = Map.groupBy(transferRows, (row) => row.sequence);
-  const refusals = Map.groupBy(refusalRows, (row) => row.sequence);
-  const entries = Map.groupBy(entryRows, (row) => `${row.recorded_us}/${row.position}`);
-  const ended: ReplayHold[] = [];
-  for (const batch of batches) {
-    const ours = { transfers: transfers.get(batch.sequence) ?? [], refusals: refusals.get(batch.sequence) ?? [] };
-    verifyBatch(reading, batch, ours, report);
-    for (const row of ours.transfers) {
-      const booked = entries.get(`${row.recorded_us}/${row.position}`) ?? [];
-      const replayed = { ...row, group_id: row.word };
-      const outcome = replayTransfer(replay, replayed, Number(batch.recorded_us), booked.map(entryOf));
-      for (const problem of outcome.problems) sayOfBatch(report, reading, batch.sequence, "entries", problem);
-      if (outcome.ended !== null) ended.push(outcome.ended);
-      if (row.fields.kind === "hold") counts.holds += 1n;
-      counts.entries += BigInt(booked.length);
-    }
-    reading.previous = batch.hash;
-    reading.sequence = batch.sequence;
-    reading.recorded_at = batch.recorded_at;
-  }
-  await verifyHolds(tx, ended, reading, report);
+  const transfersOf = Map.groupBy(transfers, (row) => row.sequence);
+  const refusalsOf = Map.groupBy(refusals, (row) => row.sequence);
+  const entriesAt = Map.groupBy(entries, (row) => row.recorded_us);
+  const of = ({ sequence, recorded_us }: BatchRow): BatchContent => ({
+    transfers: transfersOf.get(sequence) ?? [],
+    refusals: refusalsOf.get(sequence) ?? [],
+    entries: Map.groupBy(entriesAt.get(recorded_us) ?? [], (row) => row.position),
+  });
+  return { transfers, of };
 }
 
 /** From a mark: the balances and holds that the transfers of a stretch meet first, as they were proved up to the mark. */
@@ -208,55 +158,19 @@ async function loadBalances(tx: Queryable, { from, replay }: LaneReading, ids: r
   for (const [id, balances] of await readBalancesAtMark(tx, from, missing)) replay.balances.set(id, balances);
 }
 
-function verifyBatch(
-  reading: LaneReading,
-  batch: BatchRow,
-  rows: { readonly transfers: readonly Recorded[]; readonly refusals: readonly Recorded[] },
-  report: Report,
-): void {
-  const { lane, accounts, anchors, counts } = reading;
-  const { transfers, refusals } = rows;
-  const bad = (sentence: string) => sayOfBatch(report, reading, batch.sequence, "chain", sentence);
-  counts.batches += 1n;
-  counts.transfers += BigInt(transfers.length);
-  counts.refusals += BigInt(refusals.length);
-  if (batch.sequence !== reading.sequence + 1n) bad(`it follows batch ${reading.sequence}`);
-  if (transfers.length !== batch.transfers) {
-    bad(`it recorded ${batch.transfers} transfers, ${transfers.length} are there`);
-  }
-  for (const { id, taken } of [...transfers, ...refusals]) {
-    if (!taken)
-      sayOfBatch(report, reading, batch.sequence, "ids", `${id}: its id is not taken, a repeat would be booked again`);
-  }
-  if (refusals.length !== batch.refusals) bad(`it recorded ${batch.refusals} refusals, ${refusals.length} are there`);
-  const hash = hashBatch(
-    {
-      ...{ previous: reading.previous, asset_id: lane.asset_id, book: lane.book, sequence: batch.sequence },
-      ...{ recorded_us: Number(batch.recorded_us), transfers: transfers.map(lineOf), refusals: refusals.map(lineOf) },
-    },
-    (account_id) => accounts.get(account_id)?.code ?? `unknown:${account_id}`,
-  );
-  if (!hash.equals(batch.hash)) bad("its hash is not that of what it recorded");
-  const anchor = anchors.get(batch.sequence);
-  if (anchor !== undefined && !anchor.equals(batch.hash)) bad("its hash is not the one that was proved before");
-}
-
-function lineOf({ id, word, fields }: Recorded): ChainRow {
-  return { id, word, fields };
-}
-
-function entryOf(row: EntryRow): ReplayEntry {
-  return { account_id: Number(row.account_id), balances: row };
-}
-
 /** The accounts' rows against the sums, and the invariants of the lane. */
-function verifyAccounts({ accounts, replay, where }: LaneReading, report: Report, whole: boolean): void {
+function verifyAccounts({ accounts, replay, where, moved }: LaneReading, report: Report, whole: boolean): void {
   let [posted, pending, interplatform] = [0n, 0n, 0n];
   for (const account of accounts.values()) {
     const computed: Balances | undefined = replay.balances.get(Number(account.account_id));
     const difference = computed === undefined && !whole ? null : differenceOf(account, computed ?? ZERO);
     const name = `account ${account.code} of ${where}`;
-    if (difference !== null) say(report, "balances", `${name}: it says ${difference}`);
+    if (difference !== null) {
+      const last = moved.get(Number(account.account_id));
+      const batch = last === undefined ? null : `batch ${last} of ${where}`;
+      report.first_bad_batch ??= batch;
+      say(report, "balances", `${name}: it says ${difference}${batch === null ? "" : `; ${batch} moved it last`}`);
+    }
     if (!isOfChart(account)) say(report, "balances", `${name}: its row is not what its code says`);
     if (account.no_overdraft && availableOf(account.normal_side, account) < 0n) {
       say(report, "no_overdraft", `${name}: it is below zero`);
@@ -324,20 +238,4 @@ function isSameHold({ fields, state, captured }: ReplayHold, row: HoldRow): bool
     Number(row.credit_id) === fields.credit_id &&
     (row.expires_ms === null ? null : Number(row.expires_ms)) === fields.expires_ms
   );
-}
-
-function sayOfBatch(
-  report: Report,
-  { where }: LaneReading,
-  sequence: bigint,
-  invariant: Invariant,
-  sentence: string,
-): void {
-  const batch = `batch ${sequence} of ${where}`;
-  report.first_bad_batch ??= batch;
-  say(report, invariant, `${batch}: ${sentence}`);
-}
-
-export function say({ problems }: Report, invariant: Invariant, sentence: string): void {
-  if (problems.length < MAX_PROBLEMS) problems.push({ invariant, sentence });
 }

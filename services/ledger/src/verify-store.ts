@@ -95,7 +95,7 @@ export async function readBatches(tx: Queryable, lane_id: number, after: bigint,
 }
 
 /** The instants of the first and the last batch of a stretch. */
-type Stretch = { readonly lane_id: number; readonly from: string; readonly to: string };
+export type Stretch = { readonly lane_id: number; readonly from: string; readonly to: string };
 
 export function readTransfers(tx: Queryable, stretch: Stretch): Promise<Recorded[]> {
   return readRecorded(tx, "transfers", "group_id::text", stretch);

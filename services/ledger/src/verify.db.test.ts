@@ -185,7 +185,7 @@ const TAMPERINGS: readonly Tampering[] = [
     name: "a forged balance",
     sql: `update accounts set credits_posted = credits_posted + 50 where code = '${MERCHANT}'`,
     finds: [
-      /^account merchant:acct_a:plt_a of ast_xof\/live: it says credits_posted 153/,
+      /^account merchant:acct_a:plt_a of ast_xof\/live: it says credits_posted 153.*; batch 5 of ast_xof\/live moved it last/,
       /posted debits exceed credits by -50/,
     ],
   },
@@ -260,7 +260,7 @@ for (const { name, sql, finds } of TAMPERINGS) {
       const found = await verifyBooks(admin);
       const problems = found.problems.map(({ sentence }) => sentence);
       // Where to look first is the first batch that any sentence names.
-      const named = problems.flatMap((problem) => /^batch \d+ of [^:]+/.exec(problem)?.[0] ?? []);
+      const named = problems.flatMap((problem) => /\bbatch \d+ of ast_xof\/live/.exec(problem)?.[0] ?? []);
       assert.equal(found.first_bad_batch, named[0] ?? null);
       for (const wanted of finds) {
         assert.ok(

@@ -2,8 +2,9 @@
 // reads lane by lane in transactions of bounded length and leaves marks, so that a verification cut off goes on where it was.
 
 import { type Pool, type Queryable, snapshot, transact } from "@cauri/store/pool";
-import type { Problem } from "./verify-lane.ts";
-import { advanceLane, closeLane, type LaneReading, markOf, type Report, say, startLane } from "./verify-lane.ts";
+import { readAnchorMarks, readRemoved } from "./archive-store.ts";
+import { type LaneReading, type Problem, type Report, say } from "./verify-batch.ts";
+import { advanceLane, closeLane, markOf, startLane } from "./verify-lane.ts";
 import { appendAnchor, appendFindings, clearFindings, type Mark, readMarks, saveMark } from "./verify-mark-store.ts";
 import {
   type Counts,
@@ -45,11 +46,11 @@ export type VerifyOptions = {
 export async function verify(pool: Pool, options: VerifyOptions = {}): Promise<Verification> {
   await summarizePast(pool);
   const begun = await readClock(pool);
-  const marks = options.resume === true ? await readMarks(pool, "full") : new Map<number, Mark>();
+  const starts = await readStarts(pool, options.resume === true);
   const report: Report = { problems: [], first_bad_batch: null };
   const readings: LaneReading[] = [];
   for (const lane of await readLanes(pool)) {
-    readings.push(await verifyLane(pool, lane, marks.get(lane.lane_id) ?? null, report, options));
+    readings.push(await verifyLane(pool, lane, starts.get(lane.lane_id) ?? null, report, options));
   }
   await inSnapshot(pool, (tx) => verifySizes(tx, readings, report));
   const proved = readings.filter(({ sequence }) => sequence > 0n);
@@ -67,14 +68,25 @@ export async function verify(pool: Pool, options: VerifyOptions = {}): Promise<V
 export async function verifyBooks(tx: Queryable): Promise<Verification> {
   const report: Report = { problems: [], first_bad_batch: null };
   const readings: LaneReading[] = [];
+  const starts = await readStarts(tx, false);
   for (const lane of await readLanes(tx)) {
-    const reading = await startLane(tx, lane, null, report);
+    const reading = await startLane(tx, lane, starts.get(lane.lane_id) ?? null, report);
     await advanceLane(tx, reading, report, { most_rows: Number.POSITIVE_INFINITY });
     await closeLane(tx, reading, lane, report, true);
     readings.push(reading);
   }
   await verifySizes(tx, readings, report);
   return resultOf(readings, report);
+}
+
+/** Where each lane is begun: behind the months that were taken away, and where the last verification stopped if that is later. */
+async function readStarts(tx: Queryable, resume: boolean): Promise<Map<number, Mark>> {
+  const starts = await readAnchorMarks(tx);
+  if (!resume) return starts;
+  for (const [lane_id, mark] of await readMarks(tx, "full")) {
+    if (mark.sequence > (starts.get(lane_id)?.sequence ?? 0n)) starts.set(lane_id, mark);
+  }
+  return starts;
 }
 
 /** One snapshot per chunk: the past is the same in all of them, and the last one compares the head. */
@@ -121,8 +133,9 @@ function inSnapshot<T>(pool: Pool, work: (tx: Queryable) => Promise<T>): Promise
 async function verifySizes(tx: Queryable, readings: readonly LaneReading[], report: Report): Promise<void> {
   const since = readings.map(({ lane, sequence, recorded_at }) => ({ lane_id: lane.lane_id, sequence, recorded_at }));
   const { there, later } = await readSizes(tx, since);
+  const removed = { transfers: 0n, refusals: 0n, holds: 0n, ...(await readRemoved(tx)) };
   for (const name of ["transfers", "entries", "refusals", "batches", "holds"] as const) {
-    const known = readings.reduce((sum, { counts }) => sum + counts[name], later[name]);
+    const known = readings.reduce((sum, { counts }) => sum + counts[name], later[name] - removed[name]);
     if (there[name] === known) continue;
     say(report, "chain", `${name}: ${there[name]} rows are there, the batches account for ${known}`);
   }
