@@ -26,7 +26,7 @@ export type Append = {
 
 export type Appended = { readonly clock_us: bigint };
 
-const PARAMETERS = 52;
+const PARAMETERS = 49;
 const places = Array.from({ length: PARAMETERS }, (_, index) => `$${index + 1}`).join(", ");
 
 export const APPEND: Prepared = { name: "ledger_append", text: `select append_batch(${places}) as clock_us` };
@@ -34,15 +34,16 @@ export const APPEND: Prepared = { name: "ledger_append", text: `select append_ba
 export function appendValues(append: Append): unknown[] {
   const { lane_id, previous, after, recorded_us, effects, guarded, unbooked, ahead } = append;
   const { transfers, entries, refusals, new_holds, ended_holds, balances } = effects;
+  // In the order of their key, so that those of one page are met together.
+  const touched = [...balances].sort(([a], [b]) => a - b);
   return [
     ...[lane_id, previous.head, after.sequence, after.head, timeOf(recorded_us), ahead],
     ...fieldArrays(transfers),
-    pgTextArray(transfers.map((transfer) => transfer.group_id)),
-    // Two entries per transfer, the debited account's first.
-    ...balanceArrays(entries.filter((_, index) => index % 2 === 0).map((entry) => entry.after)),
-    ...balanceArrays(entries.filter((_, index) => index % 2 === 1).map((entry) => entry.after)),
-    pgNumArray([...balances.keys()]),
-    ...balanceArrays([...balances.values()]),
+    transfers.every(({ id, group_id }) => id === group_id) ? null : pgTextArray(transfers.map((one) => one.group_id)),
+    pgNumArray(entries.map((entry) => entry.account_id)),
+    ...balanceArrays(entries.map((entry) => entry.after)),
+    pgNumArray(touched.map(([account_id]) => account_id)),
+    ...balanceArrays(touched.map(([, after_batch]) => after_batch)),
     pgNumArray(guarded),
     unbooked.length === 0 ? null : pgTextArray(unbooked),
     ...(refusals.length === 0
@@ -56,7 +57,7 @@ export function appendValues(append: Append): unknown[] {
 function fieldArrays(rows: readonly { readonly id: string; readonly fields: TransferFields }[]): (string | null)[] {
   return [
     pgTextArray(rows.map((row) => row.id)),
-    pgTextArray(rows.map((row) => row.fields.kind)),
+    rows.every((row) => row.fields.kind === "post") ? null : pgTextArray(rows.map((row) => row.fields.kind)),
     pgNumArray(rows.map((row) => row.fields.debit_id)),
     pgNumArray(rows.map((row) => row.fields.credit_id)),
     pgNumArray(rows.map((row) => row.fields.amount)),

@@ -149,7 +149,9 @@ test("expiry: reads and rivals find the funds free at once, the sweeper books it
   await postOne(engine, own(asset_id, [post("warm", FLOAT, FEES, 1n)]));
   const expires = (await databaseNow(pool)) + 60;
   await postOne(engine, own(asset_id, [post("fund", FLOAT, MERCHANT, 10n), hold("h", MERCHANT, FLOAT, 10n, expires)]));
-  assert.equal(await available(asset_id), 0n);
+  const set_aside = await available(asset_id);
+  // A machine that took longer than that to read it has seen the hold's end.
+  if ((await databaseNow(pool)) < expires) assert.equal(set_aside, 0n);
   while ((await databaseNow(pool)) < expires) await sleep(5);
   assert.equal(await available(asset_id), 10n);
   const [row] = await readMerchantAccounts(pool, "acct_a", "live").then((rows) =>
