@@ -87,6 +87,12 @@ export const MUTANTS: readonly Mutant[] = [
     to: "named.ids.size > 1e9 ?",
   },
   {
+    name: "a batch that is to be decided again is overtaken by one that came after it",
+    file: "lane.ts",
+    from: "await (this.#refused > 0 ? turn.done : turn.decided)",
+    to: "await turn.decided",
+  },
+  {
     name: "ids that a batch names and doesn't book are not checked",
     file: "lane.ts",
     from: "ahead === null ? [] : unbookedOf(ahead, effects)",

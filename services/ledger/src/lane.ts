@@ -12,7 +12,7 @@ import { advance, type LaneView, stateFor, viewOf } from "./lane-view.ts";
 import { type Line, openLine } from "./line.ts";
 import { countAnswers, countBatch, observeCommit, observeLaneWait } from "./numbers.ts";
 
-/** Of a batch whose ids another lane takes: each repetition knows at least one more of them. */
+/** Of a batch whose ids another lane takes: each repetition knows at least one more of them. Then each group for itself. */
 const MAX_ATTEMPTS = 3;
 const UNIQUE_VIOLATION = "23505";
 
@@ -33,6 +33,8 @@ export class LaneWriter {
   #tail: Turn = { decided: Promise.resolve(), done: Promise.resolve() };
   /** Batches that are not decided yet, because they wait or read: whoever comes later is decided after them. */
   #standing = 0;
+  /** Batches that were decided and are to be decided again: whoever comes later waits for their answers. */
+  #refused = 0;
 
   constructor(pool: Pool, lane_id: number) {
     this.#pool = pool;
@@ -59,7 +61,7 @@ export class LaneWriter {
     // Nothing runs between the end of a wait and the line after it, so nobody slips in between.
     if (this.#standing > 0) {
       this.#standing += 1;
-      await turn.decided;
+      await (this.#refused > 0 ? turn.done : turn.decided);
       this.#standing -= 1;
     }
     let ahead = this.#decideAhead(groups);
@@ -83,10 +85,15 @@ export class LaneWriter {
       if (this.#view === ahead.view) this.#view = null;
       if (isUnavailable(error)) return groups.map(() => asError(error));
     }
-    return await this.#alone(async () => {
-      await turn.done;
-      return await this.#writeAlone(groups);
-    });
+    this.#refused += 1;
+    try {
+      return await this.#alone(async () => {
+        await turn.done;
+        return await this.#writeAlone(groups);
+      });
+    } finally {
+      this.#refused -= 1;
+    }
   }
 
   /** With nothing else of ours under way. */
@@ -95,7 +102,7 @@ export class LaneWriter {
       return (await this.#readAndWrite(groups, "touched")).answers;
     } catch (error) {
       // Another lane has taken an id between our reading and our writing: now it is there to be read.
-      if (isTaken(error) && attempt < MAX_ATTEMPTS) return await this.#writeAlone(groups, attempt + 1);
+      if (isTaken(error) && attempt < mostAttempts(groups)) return await this.#writeAlone(groups, attempt + 1);
       // A batch that fails is run again group by group, so that a broken one fails alone. Not so when the database itself
       // is away: nobody would fare better, and each would wait for its own time-out.
       if (groups.length === 1 || isUnavailable(error)) return groups.map(() => asError(error));
@@ -250,6 +257,11 @@ function observe(way: "ahead" | "read", { answers }: Decision, since: number): v
   observeCommit(performance.now() - since);
   countBatch(way);
   countAnswers(answers);
+}
+
+/** A group by itself is repeated until it knows all of its ids. */
+function mostAttempts(groups: readonly GroupOrder[]): number {
+  return groups.length === 1 ? MAX_ATTEMPTS + (groups[0]?.transfers.length ?? 0) : MAX_ATTEMPTS;
 }
 
 function isTaken(error: unknown): boolean {
