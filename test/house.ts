@@ -156,6 +156,23 @@ export function paymentBody(row: string, more: Record<string, unknown> = {}): Re
   };
 }
 
+/** A payout on MTN Ivory Coast whose recipient's last two digits choose the sandbox's row. */
+export function payoutBody(row: string, more: Record<string, unknown> = {}): Record<string, unknown> {
+  return {
+    amount_minor: 10_000,
+    asset_id: "ast_xof",
+    platform_id: "plt_mtn_ci",
+    destination: { type: "mobile_wallet", phone: `+22505040302${row}`, name: "Awa Kone" },
+    ...more,
+  };
+}
+
+/** Gives a merchant sandbox money. */
+export async function fund(account_id: string, amount_minor: number, platform_id = "plt_mtn_ci"): Promise<void> {
+  const money = { account_id, platform_id, asset_id: "ast_xof", amount_minor: String(amount_minor) };
+  await operate("cauri.accounts.v1.AccountService/SandboxFund", money);
+}
+
 /** Asks until the answer satisfies, and fails with what it saw last. */
 export async function eventually<T>(
   what: string,

@@ -23,6 +23,7 @@ export const rooms: readonly Room[] = [
   service("ledger"),
   service("rails"),
   service("collections"),
+  service("payouts"),
   service("webhooks"),
   // Started with the others, but the first to be stopped: nothing new may come in while they finish.
   { name: "gateway", entry: "gateway/src/main.ts", migrations: "gateway/migrations", operations: false },

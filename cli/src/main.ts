@@ -6,6 +6,7 @@ import { corridorCommands, feeCommands } from "./corridor.ts";
 import { refusedBy } from "./door.ts";
 import { keyCommands } from "./key.ts";
 import { ledgerCommands } from "./ledger.ts";
+import { payoutCommands } from "./payout.ts";
 import { sandboxCommands } from "./sandbox.ts";
 import { webhookCommands } from "./webhook.ts";
 
@@ -32,6 +33,7 @@ for (const command of [
   keyCommands(),
   corridorCommands(),
   feeCommands(),
+  payoutCommands(),
   sandboxCommands(),
   ledgerCommands(),
   webhookCommands(),

@@ -6,6 +6,7 @@ import {
   SandboxFundResponseSchema,
 } from "@cauri/proto/es/cauri/accounts/v1/accounts_pb";
 import { PaymentSchema, PaymentService } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
+import { PayoutSchema, PayoutService } from "@cauri/proto/es/cauri/payouts/v1/payouts_pb";
 import { RailsService } from "@cauri/proto/es/cauri/rails/v1/rails_pb";
 import { WebhookService } from "@cauri/proto/es/cauri/webhooks/v1/webhooks_pb";
 import { type Command, Option } from "commander";
@@ -16,7 +17,8 @@ import { parseDuration, parseMinor } from "./inputs.ts";
 const EXAMPLE_ACCOUNT = "acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW";
 
 /** Operations of rooms that don't stand yet, by the prefix of their id or reference: no arrow of theirs stands. */
-const OTHER_OPERATIONS = /^(?:(?:po|re|tr|rb|wr|dp|sub|inv|rtp)_|(?:PYT|RFD|TRF|RBL|WDR|DSP|SUB|RTP)-)/;
+const OTHER_OPERATIONS = /^(?:(?:re|tr|rb|wr|dp|sub|inv|rtp)_|(?:RFD|TRF|RBL|WDR|DSP|SUB|RTP)-)/i;
+const PAYOUT = /^(?:po_|PYT-)/i;
 
 /** Far more than any ladder or schedule needs; a house that still finds work then is going in circles. */
 const DRAIN_ROUNDS_MAX = 500;
@@ -68,7 +70,12 @@ function advance(): Command {
     async ({ args, options: { to }, door }) => {
       const id = args[0] ?? "";
       if (OTHER_OPERATIONS.test(id)) {
-        throw new Refused("precondition_failed", `${id} is of a kind that cannot be driven yet: only payments can.`);
+        throw new Refused("precondition_failed", `${id} is of a kind that cannot be driven: payments and payouts can.`);
+      }
+      if (PAYOUT.test(id)) {
+        const payout = await door(PayoutService).advancePayout({ id, to });
+        const json = jsonOf(PayoutSchema, payout);
+        return { json, people: `Payout ${payout.reference} is ${String(json["status"])}.` };
       }
       const payment = await door(PaymentService).advancePayment({ id, to });
       const json = jsonOf(PaymentSchema, payment);
@@ -102,6 +109,7 @@ async function drainAll(door: Door, account: string, offsetMs: bigint): Promise<
     // Before collections: what was paid by the new time must be known when an expiry of the same time asks.
     ["rails", door(RailsService)],
     ["collections", door(PaymentService)],
+    ["payouts", door(PayoutService)],
     ["webhooks", door(WebhookService)],
   ] as const;
   let failures = 0;

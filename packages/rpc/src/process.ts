@@ -10,7 +10,7 @@ import { register, watchProcess } from "./metrics.ts";
 import { type Reader, readSettings, SettingError, type Settings } from "./settings.ts";
 
 /** The rooms that live behind `runService`; the gateway has ports of its own and uses `runProcess`. */
-type Room = Extract<Reader, "accounts" | "ledger" | "rails" | "collections" | "webhooks">;
+type Room = Extract<Reader, "accounts" | "ledger" | "rails" | "collections" | "payouts" | "webhooks">;
 
 /** Says null when it is well, else a sentence. */
 export type Probe = () => Promise<string | null>;

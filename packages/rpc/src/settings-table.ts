@@ -9,6 +9,7 @@ export const READERS = [
   "ledger",
   "rails",
   "collections",
+  "payouts",
   "webhooks",
   "migrate",
   "tools",
@@ -32,7 +33,7 @@ export type Setting = {
   readonly doc: string;
 };
 
-const SERVICES = ["accounts", "ledger", "rails", "collections", "webhooks"] as const;
+const SERVICES = ["accounts", "ledger", "rails", "collections", "payouts", "webhooks"] as const;
 const PROCESSES = ["gateway", ...SERVICES] as const;
 const PORT = { kind: "number", unit: "port", min: 0, max: 65_535 } as const;
 const SECRET = { kind: "text", secret: true, default: null } as const;
@@ -151,6 +152,11 @@ export const SETTINGS = {
     readers: ["collections"],
     doc: "The schema of collections, as its login role `cauri_collections`.",
   },
+  CAURI_PAYOUTS_DATABASE_URL: {
+    ...DATABASE,
+    readers: ["payouts"],
+    doc: "The schema of payouts, as its login role `cauri_payouts`.",
+  },
   CAURI_WEBHOOKS_DATABASE_URL: {
     ...DATABASE,
     readers: ["webhooks"],
@@ -160,16 +166,21 @@ export const SETTINGS = {
   // Where each room answers.
   CAURI_ACCOUNTS_ADDRESS: {
     ...ADDRESS,
-    readers: ["gateway", "collections"],
+    readers: ["gateway", "collections", "payouts"],
     doc: "The gRPC address of accounts.",
   },
   CAURI_LEDGER_ADDRESS: {
     ...ADDRESS,
-    readers: ["gateway", "accounts", "collections"],
+    readers: ["gateway", "accounts", "collections", "payouts"],
     doc: "The gRPC address of the ledger.",
   },
-  CAURI_RAILS_ADDRESS: { ...ADDRESS, readers: ["gateway", "collections"], doc: "The gRPC address of rails." },
+  CAURI_RAILS_ADDRESS: {
+    ...ADDRESS,
+    readers: ["gateway", "collections", "payouts"],
+    doc: "The gRPC address of rails.",
+  },
   CAURI_COLLECTIONS_ADDRESS: { ...ADDRESS, readers: ["gateway"], doc: "The gRPC address of collections." },
+  CAURI_PAYOUTS_ADDRESS: { ...ADDRESS, readers: ["gateway"], doc: "The gRPC address of payouts." },
   CAURI_WEBHOOKS_ADDRESS: { ...ADDRESS, readers: ["gateway"], doc: "The gRPC address of webhooks." },
 
   // Secrets.
@@ -180,7 +191,7 @@ export const SETTINGS = {
   },
   CAURI_FINGERPRINT_KEY: {
     ...SECRET,
-    readers: ["collections", "webhooks"],
+    readers: ["collections", "payouts", "webhooks"],
     doc: "The key of the HMAC that tells whether a repeated Idempotency-Key came with the same payload.",
   },
   CAURI_VAULT_KEYS: {
@@ -378,7 +389,7 @@ export const SETTINGS = {
     min: 86_400,
     max: 31_536_000,
     default: "86400",
-    readers: ["collections", "webhooks"],
+    readers: ["collections", "payouts", "webhooks"],
     doc: "How long an Idempotency-Key is remembered, at least.",
   },
 

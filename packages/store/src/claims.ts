@@ -158,6 +158,17 @@ export function decideClaim(tx: Tx, operation_id: string, lease_no: number): Pro
   return touch(tx, `update claims set decided = true`, operation_id, lease_no);
 }
 
+/** `decideClaim` for many at once, of which `holdLeases` has said that they stand. */
+export async function decideClaims(tx: Tx, leases: readonly Lease[]): Promise<void> {
+  if (leases.length === 0) return;
+  await tx.query(
+    `update claims c set decided = true
+       from unnest($1::text[], $2::integer[]) as l (operation_id, lease_no)
+      where c.operation_id = l.operation_id and c.lease_no = l.lease_no and c.state <> 'done'`,
+    leaseArrays(leases),
+  );
+}
+
 /** The operation stands: from here its key answers with a replay. */
 export async function finishClaim(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
   return (await finishClaims(tx, [{ operation_id, lease_no }])) === 1;

@@ -3,12 +3,12 @@
 
 import { move } from "@cauri/money/moves";
 import { Counter } from "@cauri/rpc/metrics";
-import { finishClaims, holdLeases } from "@cauri/store/claims";
-import { coalescePer } from "@cauri/store/coalescer";
-import { LeaseLost, underClaim } from "@cauri/store/lease";
+import { finishClaims } from "@cauri/store/claims";
+import { underClaim } from "@cauri/store/lease";
 import type { Lease } from "@cauri/store/operation";
 import { appendEvents } from "@cauri/store/outbox";
-import { type Log, type Pool, type Tx, transact } from "@cauri/store/pool";
+import { type Log, type Pool, transact } from "@cauri/store/pool";
+import { writeTogether } from "@cauri/store/together";
 import type { Ledger } from "./ledger.ts";
 import {
   assetOf,
@@ -28,11 +28,6 @@ import { eventOf, type PaymentEvent } from "./view.ts";
 
 /** Each new look means that someone else moved the payment meanwhile; it has fewer states than this. */
 const MAX_LOOKS = 5;
-/** Payments of one transaction, how many may wait for the next one, and how long: within the patience of a caller (8 s). */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
-const MAX_WAIT_MS = 4_000;
-
 export type Rooms = { readonly pool: Pool; readonly ledger: Ledger; readonly rails: Rails; readonly log: Log };
 
 /** A move as the ledger allowed it. */
@@ -129,47 +124,33 @@ async function bookMispaid({ ledger, log }: Rooms, payment: Payment, word: RailW
 
 type Move = { readonly payment: Payment; readonly carried: Carried; readonly lease: Lease | null };
 
-/** Moves of the same moment share their statements and their commit; one that fails fails alone. */
-const write = coalescePer<Pool, Move, Payment | null>((pool) => ({
-  run: (moves) => transact(pool, (tx) => writeMoves(tx, moves)),
-  max_batch: MAX_BATCH,
-  max_waiting: MAX_WAITING,
-  max_wait_ms: MAX_WAIT_MS,
-  retry_alone: true,
-}));
-
 /** State, history, event and the end of the claim; null where the payment was not in that state any more. */
-async function writeMoves(tx: Tx, moves: readonly Move[]): Promise<(Payment | null | LeaseLost)[]> {
-  const leases = moves.flatMap(({ lease }) => (lease === null ? [] : [lease]));
-  const held = await holdLeases(tx, leases);
-  const stands = ({ lease }: Move) => lease === null || held.has(lease.operation_id);
-  // One payment once: of two who would move it from the same state the second looks again.
-  const ids = new Set<string>();
-  const tried = moves.filter((move) => stands(move) && !ids.has(move.payment.id) && ids.add(move.payment.id));
-  const rows = await movePayments(
-    tx,
-    tried.map(({ payment, carried }) => ({ payment, change: changeOf(payment, carried) })),
-  );
-  const moved = new Map<Move, Payment>();
-  for (const [at, move] of tried.entries()) {
-    const row = rows[at] ?? null;
-    if (row !== null) moved.set(move, row);
-  }
-  const done = [...moved.entries()];
-  const events = done.flatMap(([{ carried }, row]) =>
-    carried.event === null ? [] : [eventOf(row, carried.event as PaymentEvent)],
-  );
-  const news = done.map(([{ carried }, row]) => ({
-    payment_id: row.id,
-    word: carried.word,
-    says: carried.news,
-    applied: true,
-  }));
-  const ended = done.flatMap(([{ lease }]) => (lease === null ? [] : [lease]));
-  // Not awaited: they leave together with the commit, where an error of theirs would surface.
-  for (const last of [finishClaims(tx, ended), recordNews(tx, news), appendEvents(tx, events)]) void last.catch(ignore);
-  return moves.map((move) => (stands(move) ? (moved.get(move) ?? null) : new LeaseLost(move.payment.id)));
-}
+const write = writeTogether<Move, Payment>({
+  idOf: ({ payment }) => payment.id,
+  async write(tx, moves) {
+    const rows = await movePayments(
+      tx,
+      moves.map(({ payment, carried }) => ({ payment, change: changeOf(payment, carried) })),
+    );
+    const done = moves.flatMap(({ carried }, at) => {
+      const row = rows[at] ?? null;
+      return row === null ? [] : [{ carried, row }];
+    });
+    const events = done.flatMap(({ carried: { event }, row }) =>
+      event === null ? [] : [eventOf(row, event as PaymentEvent)],
+    );
+    const news = done.map(({ carried: { word, news: says }, row }) => ({
+      payment_id: row.id,
+      word,
+      says,
+      applied: true,
+    }));
+    // Not awaited: they leave together with the commit, where an error of theirs would surface.
+    for (const last of [recordNews(tx, news), appendEvents(tx, events)]) void last.catch(ignore);
+    return rows;
+  },
+  end: finishClaims,
+});
 
 function changeOf(payment: Payment, { word, to, event }: Carried): Change {
   const stays = to === payment.status;
