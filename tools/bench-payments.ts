@@ -1,31 +1,41 @@
 // POST /v1/payments in a closed loop: each connection sends the next payment when it has the answer to the last one.
 // A fresh house with one webhook endpoint subscribed to everything; sent by this process, whose own CPU is told too.
 
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
 import { handles, merchant, paymentBody } from "../test/house.ts";
 import { startReceiver } from "../test/receiver.ts";
 import { cpuOf, machine, percentile, sum } from "./measure.ts";
+import { printProfiles, printStatements, resetStatements } from "./profile.ts";
 import { Sentence } from "./sentence.ts";
 import { beginTestRun } from "./test-run.ts";
 
 /** The most that the rate limit can be set to; so each key pays for this many payments a minute. */
 const RATE_LIMIT = 900;
-/** Long enough for compilers, pools and caches to warm up. */
-const WARM_UP_S = 5;
-
-type Load = { readonly connections: number; readonly seconds: number; readonly accounts: number; readonly row: string };
+type Load = {
+  readonly connections: number;
+  readonly seconds: number;
+  /** Before it is measured, so that compilers, pools and caches are warm: a cold house needs three times the CPU. */
+  readonly warm_up: number;
+  readonly accounts: number;
+  readonly row: string;
+  readonly profile: string;
+};
 type Sample = { readonly status: number; readonly ms: number };
 
 export async function benchPayments(args: readonly string[]): Promise<void> {
   const load = readLoad(args);
   console.log(`machine  ${machine()}`);
-  const run = await beginTestRun("bench", { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_SIM_DELAY_MS: "1000" });
+  const profile = load.profile === "" ? {} : { CAURI_PROFILE: load.profile };
+  const settings = { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_SIM_DELAY_MS: "1000", ...profile };
+  const run = await beginTestRun("bench", settings);
   try {
     const receiver = await startReceiver();
     const keys = await openKeys(load, receiver.url);
-    await drive(keys, load, WARM_UP_S);
-    const { base_url, processes } = handles();
+    await drive(keys, load, load.warm_up);
+    const { base_url, database_url, processes } = handles();
+    if (load.profile !== "") await resetStatements(database_url);
     const watched = { ...processes, supervisor: run.pid, "(this client)": process.pid };
     const before = cpuOf(watched);
     const began = performance.now();
@@ -38,10 +48,12 @@ export async function benchPayments(args: readonly string[]): Promise<void> {
     printSamples(samples, seconds);
     printCpu(before, after, samples.length, seconds);
     console.log(`webhooks ${receiver.notices.length} notices received by now`);
+    if (load.profile !== "") await printStatements(database_url, samples.length);
     await receiver.close();
   } finally {
     await run.end();
   }
+  if (load.profile !== "") printProfiles(load.profile);
 }
 
 function readLoad(args: readonly string[]): Load {
@@ -50,17 +62,27 @@ function readLoad(args: readonly string[]): Load {
     options: {
       connections: { type: "string", default: "64" },
       seconds: { type: "string", default: "20" },
+      "warm-up": { type: "string", default: "25" },
       accounts: { type: "string", default: "1" },
       row: { type: "string", default: "00" },
+      profile: { type: "string", default: "" },
     },
   });
-  const number = (name: "connections" | "seconds" | "accounts") => {
+  const number = (name: "connections" | "seconds" | "warm-up" | "accounts") => {
     const value = Number(values[name]);
     if (!Number.isInteger(value) || value < 1) throw new Sentence(`--${name} must be a whole number from 1.`);
     return value;
   };
   const { row } = values;
-  return { connections: number("connections"), seconds: number("seconds"), accounts: number("accounts"), row };
+  const profile = values.profile === "" ? "" : resolve(values.profile);
+  return {
+    connections: number("connections"),
+    seconds: number("seconds"),
+    warm_up: number("warm-up"),
+    accounts: number("accounts"),
+    row,
+    profile,
+  };
 }
 
 /** One key per connection, spread over the accounts: 64 keys admit 960 payments a second. */

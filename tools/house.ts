@@ -150,6 +150,7 @@ async function provideDatabase(state: State, secrets: Secrets): Promise<string> 
         home: postgresFolder(options.data),
         password: secrets.postgres_password,
         log_file: logFile(options.data, "postgres"),
+        counts_statements: (process.env["CAURI_PROFILE"] ?? "") !== "",
         say,
         ...(port === undefined ? {} : { port }),
       });
@@ -202,7 +203,8 @@ async function provideNats(state: State, secrets: Secrets): Promise<string> {
 async function keepRoom(state: State, room: Room, wiring: Wiring): Promise<void> {
   const env = roomEnvironment(room, wiring, process.env);
   const log_file = logFile(state.options.data, room.name);
-  const service = { name: room.name, entry: room.entry, env, log_file, say: state.say };
+  const profile = process.env["CAURI_PROFILE"] ?? "";
+  const service = { name: room.name, entry: room.entry, env, log_file, say: state.say, profile };
   await keepProcess(state, room.name, (stopping) => startService(service, stopping));
 }
 

@@ -32,6 +32,8 @@ export type PostgresOptions = {
   /** False in tests only: SIGKILL loses no page cache, a power cut would. */
   readonly durable?: boolean;
   readonly max_connections?: number;
+  /** Loads pg_stat_statements, for a profile. */
+  readonly counts_statements?: boolean;
   readonly say?: (text: string) => void;
 };
 
@@ -80,6 +82,9 @@ function serverArgs(data: string, port: number, options: PostgresOptions): strin
     max_wal_size: "2GB",
     // The house's statements are short; compiling them costs more than running them.
     jit: "off",
+    ...(options.counts_statements === true
+      ? { shared_preload_libraries: "pg_stat_statements", "pg_stat_statements.track_planning": "on" }
+      : {}),
     ...(options.durable === false ? { fsync: "off", full_page_writes: "off", synchronous_commit: "off" } : {}),
   };
   return ["-D", data, ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])];

@@ -24,12 +24,14 @@ export type ServiceOptions = {
   readonly env: NodeJS.ProcessEnv;
   readonly log_file: string;
   readonly say: (text: string) => void;
+  /** The folder of a CPU profile of its whole life; empty: none. */
+  readonly profile?: string;
 };
 
 /** Starts the service and waits until it says that it is ready. */
 export async function startService(options: ServiceOptions, stopping: AbortSignal): Promise<Running> {
   const { name, entry, env, log_file } = options;
-  const child = spawn(process.execPath, [entry], {
+  const child = spawn(process.execPath, [...profiling(options), entry], {
     cwd: root,
     env,
     // Its own process group: Ctrl-C in the terminal is for the supervisor alone.
@@ -58,6 +60,12 @@ export async function startService(options: ServiceOptions, stopping: AbortSigna
   if (failure === null) return running(child, exited);
   await closed;
   throw new Sentence(`${name} did not start (${failure}${late}): see ${log_file}.${lastWords()}`);
+}
+
+/** Node writes the profile when the process ends by itself, which it does on a stop. */
+function profiling({ name, profile = "" }: ServiceOptions): string[] {
+  if (profile === "") return [];
+  return ["--cpu-prof", `--cpu-prof-dir=${profile}`, `--cpu-prof-name=${name}.cpuprofile`, "--cpu-prof-interval=1000"];
 }
 
 function running(child: ChildProcess, exited: Promise<string>): Running {

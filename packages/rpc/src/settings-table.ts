@@ -421,6 +421,13 @@ export const SETTINGS = {
     readers: ["tools"],
     doc: "The nats-server program of the tests; looked for by them when empty.",
   },
+  CAURI_PROFILE: {
+    kind: "text",
+    unit: "folder",
+    default: "",
+    readers: ["tools"],
+    doc: "Where a local house leaves a CPU profile of each service when it stops; its PostgreSQL then counts statements.",
+  },
   CAURI_TEST_HOUSE: {
     kind: "text",
     unit: "folder",

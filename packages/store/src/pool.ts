@@ -19,6 +19,13 @@ const SQL = { "db.system.name": "postgresql" };
 const CONNECT_TIMEOUT_MS = 3_000;
 const DEFAULT_CONNECTIONS = 10;
 
+/**
+ * For rooms whose statements reach for single rows by their keys, whether for one or for a hundred. A prepared statement
+ * that joins an array is planned without knowing how short it is, and once for a table that will grow: PostgreSQL then
+ * reads the whole table for each batch.
+ */
+const BY_INDEX = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
+
 /** A conflict is retried after 5, 10, 20, 40 ms (and as much again at random); a fifth one is a fault. */
 const MAX_ATTEMPTS = 5;
 const RETRY_BASE_MS = 5;
@@ -70,7 +77,16 @@ export type Tx = Queryable & {
 /** What a fault of the database carries where it is passing: the caller's answer is then 503 instead of 500. */
 export type Unavailable = Error & { unavailable: true };
 
-export function openPool(options: { url: string; name: string; max?: number; log?: Log }): Pool {
+export type PoolOptions = {
+  readonly url: string;
+  readonly name: string;
+  readonly max?: number;
+  readonly log?: Log;
+  /** Plans every statement by indexes and nested loops: right where none of them reads a large part of a table. */
+  readonly by_index?: boolean;
+};
+
+export function openPool(options: PoolOptions): Pool {
   const pool = new pg.Pool({
     connectionString: options.url,
     application_name: options.name,
@@ -79,6 +95,7 @@ export function openPool(options: { url: string; name: string; max?: number; log
     keepAlive: true,
     pipeline: true,
     types: { getTypeParser },
+    ...(options.by_index === true ? { options: BY_INDEX } : {}),
     ...SESSION_LIMITS,
   });
   // An idle connection that breaks (a failover) is replaced by the pool; without a listener it would end the process.

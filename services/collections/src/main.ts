@@ -28,6 +28,7 @@ await runService("collections", async ({ settings, log, atDrain, atReady }) => {
     url: settings.CAURI_COLLECTIONS_DATABASE_URL,
     name: "collections",
     max: settings.CAURI_DATABASE_POOL,
+    by_index: true,
     log,
   });
   atDrain("pool", () => pool.end());

@@ -20,7 +20,7 @@ import { openSimulator } from "./simulator/simulator.ts";
 
 await runService("rails", async ({ settings, log, atDrain, atReady }) => {
   const url = settings.CAURI_RAILS_DATABASE_URL;
-  const pool = openPool({ url, name: "rails", max: settings.CAURI_DATABASE_POOL, log });
+  const pool = openPool({ url, name: "rails", max: settings.CAURI_DATABASE_POOL, by_index: true, log });
   atDrain("database", () => pool.end());
   watchPool("rails", pool);
   atReady("database", () => pool.query("select from attempts limit 1").then(() => null));

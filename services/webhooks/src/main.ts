@@ -21,7 +21,7 @@ import { webhookService } from "./service.ts";
 
 await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   const { CAURI_WEBHOOKS_DATABASE_URL: url, CAURI_DATABASE_POOL: max, CAURI_WEBHOOK_CA: ca } = settings;
-  const pool = openPool({ url, name: "webhooks", max, log });
+  const pool = openPool({ url, name: "webhooks", max, by_index: true, log });
   atDrain("pool", () => pool.end());
   watchPool("webhooks", pool);
   const events = await openEvents({ nats_url: settings.NATS_URL, room: "webhooks", log });
