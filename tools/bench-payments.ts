@@ -7,12 +7,15 @@ import { Pool } from "undici";
 import { handles, merchant, paymentBody } from "../test/house.ts";
 import { startReceiver } from "../test/receiver.ts";
 import { cpuOf, machine, percentile, sum } from "./measure.ts";
-import { printProfiles, printStatements, resetStatements } from "./profile.ts";
+import { analyse, printProfiles, printStatements, resetStatements } from "./profile.ts";
 import { Sentence } from "./sentence.ts";
 import { beginTestRun } from "./test-run.ts";
 
 /** The most that the rate limit can be set to; so each key pays for this many payments a minute. */
 const RATE_LIMIT = 900;
+/** After the statistics are new every statement is planned anew. */
+const SETTLE_S = 3;
+
 type Load = {
   readonly connections: number;
   readonly seconds: number;
@@ -35,6 +38,8 @@ export async function benchPayments(args: readonly string[]): Promise<void> {
     const keys = await openKeys(load, receiver.url);
     await drive(keys, load, load.warm_up);
     const { base_url, database_url, processes } = handles();
+    await analyse(database_url);
+    await drive(keys, load, SETTLE_S);
     if (load.profile !== "") await resetStatements(database_url);
     const watched = { ...processes, supervisor: run.pid, "(this client)": process.pid };
     const before = cpuOf(watched);

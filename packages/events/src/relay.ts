@@ -6,7 +6,7 @@ import type { Log } from "@cauri/rpc/log";
 import { gauge, observeBatch } from "@cauri/rpc/metrics";
 import { purgeInbox } from "@cauri/store/inbox";
 import { markSent, onOutboxWake, outboxLag, purgeOutbox, type UnsentEvent, unsentEvents } from "@cauri/store/outbox";
-import type { Pool, Queryable } from "@cauri/store/pool";
+import { type Pool, preparing, type Queryable } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
 import { inSpan, operationTraceparent, traceparent } from "@cauri/trace/span";
 import { headers } from "@nats-io/transport-node";
@@ -173,8 +173,7 @@ async function lead(pool: Pool, room: string): Promise<Leadership | null> {
     await client.query("set enable_seqscan = off");
     await client.query("set enable_hashjoin = off");
     await client.query("set enable_mergejoin = off");
-    // The driver's own types allow more than `Queryable` asks for.
-    const leadership: Leadership = { client, db: client as unknown as Queryable, lost: false };
+    const leadership: Leadership = { client, db: preparing(client), lost: false };
     const lose = () => {
       leadership.lost = true;
     };

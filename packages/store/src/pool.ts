@@ -230,6 +230,13 @@ async function firstFault(error: unknown, sent: readonly Promise<unknown>[]): Pr
   return error;
 }
 
+/** A connection of one's own (the relay's) whose statements, constants of the stores, are parsed and planned once. */
+export function preparing(client: pg.ClientBase): Queryable {
+  const query = (text: string, values?: readonly unknown[]) =>
+    values === undefined ? client.query(text) : client.query({ ...preparedOf(text) }, values as unknown[]);
+  return { query: query as Queryable["query"] };
+}
+
 /** The error of the first statement that the database refused; none where the work itself gave up. */
 async function failureOf(sent: readonly Promise<unknown>[]): Promise<Error | undefined> {
   const answers = await Promise.allSettled(sent);

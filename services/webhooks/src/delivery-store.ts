@@ -245,7 +245,7 @@ async function writeResults(tx: Tx, ended: readonly Ended[], ladder_s: readonly 
                           else now_of(d.account, d.mode) + r.next_ms * interval '1 millisecond' end
        from unnest($1::text[], $2::int[], $3::boolean[], $4::bigint[], $5::text[], $6::int[])
          as r (id, lease_no, delivered, next_ms, error, status_code)
-      where d.id = r.id and d.lease_no = r.lease_no and d.status = 'pending'`,
+      where d.id = r.id and d.lease_no = r.lease_no and d.status = $7`,
     [
       pgTextArray(ended.map(({ claimed }) => claimed.id)),
       pgNumArray(ended.map(({ claimed }) => claimed.lease_no)),
@@ -253,6 +253,8 @@ async function writeResults(tx: Tx, ended: readonly Ended[], ladder_s: readonly 
       pgNumArray(next),
       pgTextArray(ended.map(({ attempt }) => attempt.error)),
       pgNumArray(ended.map(({ attempt }) => attempt.status_code)),
+      // A parameter, so that the rows are found by their ids and never by an index of all that is pending.
+      "pending",
     ],
   );
 }
