@@ -36,6 +36,7 @@ const COMMANDS = {
   bench: "tools/bench.ts",
   prove: "tools/prove.ts",
   archive: "tools/archive.ts",
+  fuzz: "tools/fuzz.ts",
   generate: "gateway/src/openapi-write.ts",
 };
 

@@ -58,6 +58,12 @@ test("admission: 404 and 405 come after the key and before the account", async (
   assert.equal(wrong.headers.allow, "GET, HEAD, POST");
   for (const method of ["OPTIONS", "PROPFIND", "TRACE"])
     assert.equal((await send(method, "/v1/payments")).status, 405, method);
+  const static_path = await send("GET", "/v1/webhooks/test");
+  assert.deepEqual(
+    [static_path.status, static_path.headers.allow],
+    [405, "POST"],
+    "the word test is no endpoint's number",
+  );
   assert.equal((await send("GET", "/v1/payments")).json.error.code, "client_inactive");
 });
 

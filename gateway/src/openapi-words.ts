@@ -169,13 +169,19 @@ export const HEADERS: { [name: string]: Schema } = {
   },
 };
 
+/** Quoted with `\\"` and `\\\\` inside, or bare; a header's outer spaces are never part of it. idempotency-key.ts reads it. */
+const IDEMPOTENCY_KEY_FORM = (() => {
+  const quoted = String.raw`(?:[ !#-\[\]-~]|\\["\\])`;
+  return `^(?:"${quoted}{1,255}"|(?!"${quoted}*"$)[!-~](?:[ -~]{0,253}[!-~])?)$`;
+})();
+
 export const IDEMPOTENCY_KEY: Schema = {
   name: "Idempotency-Key",
   in: "header",
   required: false,
   description:
     "One key per operation, 1 to 255 printable ASCII characters, quoted or bare; remembered for at least 24 hours. The same key with the same payload returns the original operation; with another payload 409 `concurrent_request`.",
-  schema: { type: "string", minLength: 1, maxLength: 257, pattern: "^[ -~]+$", examples: ["order-1042-payment"] },
+  schema: { type: "string", pattern: IDEMPOTENCY_KEY_FORM, examples: ["order-1042-payment"] },
 };
 
 const EVENTS: { readonly [event: string]: string } = {
