@@ -56,7 +56,7 @@ const anything = fc.oneof(
 
 export function operationsOf(document: Node): Operation[] {
   const verbs = ["get", "post", "put", "patch", "delete"];
-  return Object.entries(document["paths"] as { [path: string]: Node }).flatMap(([path, told]) =>
+  const all = Object.entries(document["paths"] as { [path: string]: Node }).flatMap(([path, told]) =>
     verbs
       .filter((verb) => told[verb] !== undefined)
       .map((verb) => ({
@@ -66,6 +66,8 @@ export function operationsOf(document: Node): Operation[] {
         told: told[verb] as Node,
       })),
   );
+  // What is deleted could not be read any more.
+  return all.sort((one, other) => Number(one.verb === "DELETE") - Number(other.verb === "DELETE"));
 }
 
 /** `known` are ids that exist, so that not every path ends at 404. */
