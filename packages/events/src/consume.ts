@@ -186,7 +186,7 @@ function pauseOf(message: JsMsg): number {
   return Math.min(NAK_MS * 2 ** Math.min(message.info.deliveryCount - 1, 10), NAK_LIMIT_MS);
 }
 
-function delivered(message: JsMsg): Delivered {
+export function delivered(message: JsMsg): Delivered {
   return {
     subject: message.subject,
     event_id: idOf(message),

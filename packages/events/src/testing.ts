@@ -3,6 +3,9 @@
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { headers } from "@nats-io/transport-node";
+import type { Events } from "./events.ts";
+import { ACCOUNT_HEADER } from "./relay.ts";
 
 type Running = {
   readonly pid: number;
@@ -70,4 +73,14 @@ export async function testNats(): Promise<TestNats> {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Puts an event on the stream as a relay would, without a database behind it. */
+export async function publishAs(
+  events: Events,
+  event: { readonly subject: string; readonly id: string; readonly account: string; readonly payload: Uint8Array },
+): Promise<void> {
+  const carried = headers();
+  carried.set(ACCOUNT_HEADER, event.account);
+  await events.js.publish(event.subject, event.payload, { msgID: event.id, headers: carried });
 }

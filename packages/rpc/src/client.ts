@@ -40,7 +40,7 @@ export type CallOptions = {
   readonly operation?: string;
 };
 
-/** The methods of a service, as promises. */
+/** The methods of a service, as promises. A stream is followed by the gateway alone, which has its own road. */
 export type Promisified<D extends Definition> = {
   readonly [N in keyof D]: (request: RequestOf<D[N]>, options?: CallOptions) => Promise<ResponseOf<D[N]> | Refusal>;
 } & {

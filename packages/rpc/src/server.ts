@@ -1,62 +1,41 @@
 // The gRPC side of a service. Handlers are promises that return an answer or a refusal; the one wrapper here does what
 // every call needs: the house's token, the caller, the deadline, refusals and faults as statuses, one log line, numbers.
 
-import { createHash, timingSafeEqual } from "node:crypto";
-import { systemClock } from "@cauri/money/clock";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import { failSpan, inSpan } from "@cauri/trace/span";
-import {
-  type handleUnaryCall,
-  Metadata,
-  Server,
-  ServerCredentials,
-  type ServiceDefinition,
-  type sendUnaryData,
-  status,
-} from "@grpc/grpc-js";
-import { type Caller, readCaller, readRequestId, readToken, readTraceparentOf } from "./caller.ts";
+import { type handleUnaryCall, Server, ServerCredentials, type ServiceDefinition, status } from "@grpc/grpc-js";
+import { readTraceparentOf } from "./caller.ts";
 import { statusOfFault } from "./fault.ts";
 import type { Log } from "./log.ts";
 import { observeServed } from "./metrics.ts";
-import { meaningOf } from "./reasons.ts";
+import { type Call, digest, receive, refusalStatus, type Serving } from "./served-call.ts";
+import { endStreams, type OpenStreams, type StreamHandler, wrapStream } from "./server-stream.ts";
 
-/** The bound of a call that came without a deadline (a script's, a test's). */
-const NO_DEADLINE_MS = 60_000;
+export type { Call, Outcome } from "./served-call.ts";
+
 /** What every span of a call says, by the semantic conventions of OpenTelemetry. */
 const RPC = { "rpc.system.name": "grpc" };
 /** Half of what a proxy before us may keep idle; also notices a peer that vanished without a word. */
 const KEEPALIVE_MS = 20_000;
 const KEEPALIVE_TIMEOUT_MS = 5_000;
 
-export type Outcome = "created" | "existing" | "replayed";
-
-/** What a handler knows of the call besides its message. */
-export type Call = {
-  /** The account that calls. An operator RPC has none and names the account in its message: asking for it is a bug. */
-  readonly caller: Caller;
-  readonly request_id: string;
-  /** Epoch milliseconds by which the caller wants the answer. The work goes on after it: a write is never cancelled. */
-  readonly deadline_ms: number;
-  /** Tells the edge what became of a creation: status, `Location`, `Idempotent-Replayed`. */
-  outcome(outcome: Outcome): void;
-  readonly log: Log;
-};
-
 /** A method as ts-proto writes it down. */
-type Unary = {
+type Method = {
   readonly path: string;
   readonly requestStream: boolean;
   readonly responseStream: boolean;
   readonly requestDeserialize: (bytes: Buffer) => unknown;
   readonly responseDeserialize: (bytes: Buffer) => unknown;
 };
-export type Definition = { readonly [method: string]: Unary };
-export type RequestOf<M extends Unary> = ReturnType<M["requestDeserialize"]>;
-export type ResponseOf<M extends Unary> = ReturnType<M["responseDeserialize"]>;
+export type Definition = { readonly [method: string]: Method };
+export type RequestOf<M extends Method> = ReturnType<M["requestDeserialize"]>;
+export type ResponseOf<M extends Method> = ReturnType<M["responseDeserialize"]>;
 
-/** One function per RPC. */
+/** One function per RPC; one that streams gives an iterable. */
 export type Handlers<D extends Definition> = {
-  readonly [N in keyof D]: (request: RequestOf<D[N]>, call: Call) => Promise<ResponseOf<D[N]> | Refusal>;
+  readonly [N in keyof D]: D[N]["responseStream"] extends true
+    ? StreamHandler<RequestOf<D[N]>, ResponseOf<D[N]>>
+    : (request: RequestOf<D[N]>, call: Call) => Promise<ResponseOf<D[N]> | Refusal>;
 };
 
 type AnyHandler = (request: unknown, call: Call) => Promise<unknown>;
@@ -82,7 +61,10 @@ export type ServerOptions = {
 
 export type RunningServer = {
   readonly port: number;
-  /** Takes no new call, lets the running ones end, and closes what is open after the time that the settings allow. */
+  /**
+   * Takes no new call, ends the streams, lets the running calls end, and closes what is open after the time that the
+   * settings allow.
+   */
   drain(): Promise<void>;
 };
 
@@ -91,12 +73,15 @@ export async function startServer({ settings, services, log }: ServerOptions): P
     "grpc.keepalive_time_ms": KEEPALIVE_MS,
     "grpc.keepalive_timeout_ms": KEEPALIVE_TIMEOUT_MS,
   });
-  const token = digest(settings.CAURI_RPC_TOKEN);
+  const serving: Serving = { token: digest(settings.CAURI_RPC_TOKEN), log };
+  const streams: OpenStreams = new Set();
   for (const { definition, handlers } of services) {
     const wrapped = Object.entries(handlers).map(([name, handler]) => {
       const method = definition[name];
       if (method === undefined) throw new Error(`a handler has no RPC: ${name}`);
-      return [name, wrap(method.path.slice(1), handler, token, log)];
+      const path = method.path.slice(1);
+      if (!method.responseStream) return [name, wrap(path, handler, serving)];
+      return [name, wrapStream(path, handler as StreamHandler<unknown, unknown>, serving, streams)];
     });
     server.addService(definition as unknown as ServiceDefinition, Object.fromEntries(wrapped));
   }
@@ -105,6 +90,7 @@ export async function startServer({ settings, services, log }: ServerOptions): P
     port,
     drain: () =>
       new Promise((resolve) => {
+        endStreams(streams);
         const force = setTimeout(() => server.forceShutdown(), settings.CAURI_DRAIN_MS);
         server.tryShutdown(() => {
           clearTimeout(force);
@@ -123,16 +109,15 @@ function bind(server: Server, address: string): Promise<number> {
   });
 }
 
-function wrap(method: string, handler: AnyHandler, token: Buffer, log: Log): handleUnaryCall<unknown, unknown> {
+function wrap(method: string, handler: AnyHandler, serving: Serving): handleUnaryCall<unknown, unknown> {
+  const { log } = serving;
   return (grpc, answer) => {
     const begun = performance.now();
-    if (!timingSafeEqual(digest(readToken(grpc.metadata)), token)) {
-      observeServed(method, "UNAUTHENTICATED", 0);
+    const call = receive(method, grpc, serving);
+    if (call === null) {
       answer({ code: status.UNAUTHENTICATED, details: "the house's token is missing or wrong" });
       return;
     }
-    const deadline_ms = deadlineOf(grpc.getDeadline());
-    const call = new ServedCall(readCaller(grpc.metadata, deadline_ms), readRequestId(grpc.metadata), deadline_ms, log);
     const end = (outcome: string) => {
       const ms = performance.now() - begun;
       observeServed(method, outcome, ms / 1000);
@@ -147,7 +132,7 @@ function wrap(method: string, handler: AnyHandler, token: Buffer, log: Log): han
             if (isRefusal(result)) {
               span?.setAttribute("cauri.refused", result.refused);
               log.info(end(result.refused), "rpc");
-              answerRefusal(result, answer);
+              answer(refusalStatus(result));
             } else {
               log.info(end("ok"), "rpc");
               answer(null, result, call.trailers());
@@ -162,73 +147,4 @@ function wrap(method: string, handler: AnyHandler, token: Buffer, log: Log): han
         ),
     );
   };
-}
-
-/** A refusal on the wire: the status of its reason, and the reason itself in the trailers. */
-function answerRefusal(refusal: Refusal, answer: sendUnaryData<unknown>): void {
-  const trailers = new Metadata();
-  trailers.set("cauri-reason", refusal.refused);
-  // A path may hold a key that the caller wrote (`metadata.ключ`); trailers are ASCII.
-  if (refusal.field !== undefined) trailers.set("cauri-field", refusal.field.replace(/[^\x20-\x7e]/g, "?"));
-  if (refusal.retry_after_s !== undefined) trailers.set("cauri-retry-after", String(refusal.retry_after_s));
-  answer({ code: meaningOf(refusal.refused).grpc, details: refusal.message, metadata: trailers });
-}
-
-class ServedCall implements Call {
-  readonly request_id: string;
-  readonly deadline_ms: number;
-  readonly #caller: Caller | null;
-  readonly #parent: Log;
-  #log: Log | null = null;
-  #outcome: Outcome | null = null;
-
-  constructor(caller: Caller | null, request_id: string, deadline_ms: number, log: Log) {
-    this.#caller = caller;
-    this.request_id = request_id;
-    this.deadline_ms = deadline_ms;
-    this.#parent = log;
-  }
-
-  get caller(): Caller {
-    if (this.#caller === null) throw new Error("this RPC needs a caller, and the metadata name none");
-    return this.#caller;
-  }
-
-  /** Made when a handler asks for it: most calls log nothing but their one line. */
-  get log(): Log {
-    this.#log ??= this.#parent.child(this.facts());
-    return this.#log;
-  }
-
-  outcome(outcome: Outcome): void {
-    this.#outcome = outcome;
-  }
-
-  trailers(): Metadata {
-    const trailers = new Metadata();
-    if (this.#outcome !== null) trailers.set("cauri-outcome", this.#outcome);
-    return trailers;
-  }
-
-  /** Who and what, for the log: ids only. */
-  facts(): object {
-    const { account, mode, key_id, operation } = this.#caller ?? {};
-    return {
-      request: this.request_id,
-      account,
-      mode,
-      key_id: key_id ?? undefined,
-      operation: operation ?? undefined,
-    };
-  }
-}
-
-function deadlineOf(deadline: Date | number): number {
-  const at = typeof deadline === "number" ? deadline : deadline.getTime();
-  return Number.isFinite(at) ? at : systemClock() + NO_DEADLINE_MS;
-}
-
-/** Both sides of the comparison get the same length, so that the time tells nothing about the token. */
-function digest(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
 }

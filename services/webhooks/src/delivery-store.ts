@@ -6,7 +6,7 @@ import type { Mode } from "@cauri/money/mode";
 import { pgBytesArray, pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
 import type { Attempt } from "./dialer.ts";
-import { afterAttempt, type Health, nextAttemptAfter, SUSPEND_AFTER } from "./endpoint.ts";
+import { afterAttempt, type Health, isSubscribed, nextAttemptAfter, SUSPEND_AFTER } from "./endpoint.ts";
 
 /** An event as the stream brought it, with the body that every endpoint gets. */
 export type Event = {
@@ -94,8 +94,7 @@ const SKEW_MS = 10_000;
 /** The stream may bring old events once more (NATS lost its store): a younger endpoint never asked for those. */
 function wants({ subscribed_events: names, created_at }: Subscriber, { event, occurred_at }: Event): boolean {
   if (created_at.getTime() > occurred_at.getTime() + SKEW_MS) return false;
-  if (names.length === 0 || names.includes(event)) return true;
-  return event.startsWith("subscription.") && names.includes("subscription.*");
+  return isSubscribed(names, event);
 }
 
 export type ClaimOptions = {

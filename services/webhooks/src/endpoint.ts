@@ -36,6 +36,12 @@ export function isDelivered(event: string): boolean {
   return event !== "payment.test" && event !== "subscription.*" && CATALOGUE.includes(event);
 }
 
+/** Whether names of the catalogue, none of them meaning all, include an event. */
+export function isSubscribed(names: readonly string[], event: string): boolean {
+  if (names.length === 0 || names.includes(event)) return true;
+  return event.startsWith("subscription.") && names.includes("subscription.*");
+}
+
 /** Checks names as they were sent; names twice are kept once. */
 export function checkEvents(names: readonly string[]): readonly string[] | Refusal {
   const [index, name] = [...names.entries()].find(([, candidate]) => !CATALOGUE.includes(candidate)) ?? [];

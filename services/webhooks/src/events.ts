@@ -14,7 +14,7 @@ import { noticeBody } from "./notice.ts";
 
 const DURABLE = "webhooks-news";
 /** Operations' news of the rooms that tell merchants anything. */
-const SUBJECTS: readonly string[] = ["cauri.collections.payment.>", "cauri.payouts.payout.>"];
+export const SUBJECTS: readonly string[] = ["cauri.collections.payment.>", "cauri.payouts.payout.>"];
 
 /** Writes deliveries for what arrives; an event is acknowledged when they are committed. */
 export function followNews(of: { events: Events; pool: Pool; log: Log; wake: () => void }): Consumer {

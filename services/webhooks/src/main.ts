@@ -14,8 +14,10 @@ import { openPool } from "@cauri/store/pool";
 import { openDialer } from "./dialer.ts";
 import { followNews, noRelay } from "./events.ts";
 import { parseNetworks } from "./guard.ts";
+import { listenService } from "./listen-service.ts";
 import { startLoops } from "./loops.ts";
 import { observeAttempt } from "./metrics.ts";
+import { openNewsHub } from "./news-hub.ts";
 import { openSender } from "./sender.ts";
 import { webhookService } from "./service.ts";
 
@@ -73,7 +75,10 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
         work: (account) => loops.failOverdueNow().then(() => sender.drain(account)),
       }),
   });
-  const server = await startServer({ room: "webhooks", settings, services: [service], log });
+  const hub = openNewsHub({ events, log });
+  atDrain("listeners", () => hub.close());
+  const listening = listenService({ events, hub, now: systemClock });
+  const server = await startServer({ room: "webhooks", settings, services: [service, listening], log });
   atDrain("rpc", () => server.drain());
   atReady("database", () => pool.query("select 1").then(() => null));
   atReady("events", () => events.probe());
