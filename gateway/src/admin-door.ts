@@ -32,7 +32,7 @@ export async function createAdminDoor(door: AdminDoor): Promise<FastifyInstance>
     return sendRpcRefusal(request, reply, edgeRefusal("operator_refused", "the operator token is missing or wrong"));
   });
   refuseMissing(app);
-  mountRpcs(app, routes, createValidator().compile, door.invoke);
+  mountRpcs(app, routes, createValidator().compile, { invoke: door.invoke, streams: null });
   mountHealth(app, door.readiness);
   mountMetrics(app);
   await app.ready();

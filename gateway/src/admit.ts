@@ -22,6 +22,8 @@ export type Authentication = {
   readonly verdict: Verdict | null;
 };
 
+const UNKNOWN_KEY = "the API key is unknown, revoked or of a closed account";
+
 export type Authenticate = (credentials: Credentials) => Promise<Authentication>;
 
 export function createAuthenticate(options: {
@@ -32,7 +34,7 @@ export function createAuthenticate(options: {
 }): Authenticate {
   const { keys, limiter, unknown } = options;
   return async ({ authorization, api_key, address }) => {
-    const secret = bearerOf(authorization) ?? (api_key?.trim() || undefined);
+    const secret = secretOf({ authorization, api_key });
     if (secret === undefined) {
       return refused("missing_api_key", "send the API key as Authorization: Bearer or as X-API-Key");
     }
@@ -40,7 +42,7 @@ export function createAuthenticate(options: {
     if (holder === null) {
       const verdict = unknown(networkOf(address));
       if (!verdict.admitted) return refusedRate(null, verdict, "too many requests with unknown API keys");
-      return refused("invalid_api_key", "the API key is unknown, revoked or of a closed account");
+      return refused("invalid_api_key", UNKNOWN_KEY);
     }
     const verdict = await limiter.check(holder.key_id);
     if (!verdict.admitted) {
@@ -49,6 +51,21 @@ export function createAuthenticate(options: {
     }
     return { holder, refusal: null, verdict };
   };
+}
+
+/** Whether credentials that were admitted once still would be; nothing is counted. Null: they would. */
+export type Recheck = (credentials: Credentials, route: Route) => Promise<EdgeRefusal | null>;
+
+export function createRecheck(keys: Keys): Recheck {
+  return async (credentials, route) => {
+    const holder = await keys.find(secretOf(credentials) ?? "");
+    return holder === null ? edgeRefusal("invalid_api_key", UNKNOWN_KEY) : authorize(holder, route);
+  };
+}
+
+/** With both headers `Authorization` wins. */
+function secretOf({ authorization, api_key }: Omit<Credentials, "address">): string | undefined {
+  return bearerOf(authorization) ?? (api_key?.trim() || undefined);
 }
 
 /**

@@ -9,10 +9,19 @@ import { meaningOf } from "@cauri/rpc/reasons";
 import { failSpan, logIds, type Span, tracing, withSpan } from "@cauri/trace/span";
 import { beginOperation } from "@cauri/trace/tracing";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
-import { type Authenticate, authorize } from "./admit.ts";
+import { type Authenticate, authorize, type Credentials } from "./admit.ts";
 import type { KeyHolder } from "./keys.ts";
+import { leaveUnread } from "./listen.ts";
 import type { Verdict } from "./rate-limit.ts";
-import { defect, type EdgeRefusal, edgeRefusal, RefusedEarly, sentenceOf, unavailable } from "./reasons.ts";
+import {
+  defect,
+  type EdgeRefusal,
+  edgeRefusal,
+  RefusedEarly,
+  retryAfterOf,
+  sentenceOf,
+  unavailable,
+} from "./reasons.ts";
 import type { Route } from "./routes.ts";
 import { isRpcPath, sendRpcRefusal } from "./rpc-refusal.ts";
 
@@ -205,11 +214,7 @@ export function guard(app: FastifyInstance, { authenticate, policy, needs_key }:
     // A routed RPC asks for a key whatever its path looks like.
     if (needs_key(path) || request.routeOptions.config.route !== undefined) {
       if (path.startsWith("/v1")) reply.header("Cache-Control", "no-store");
-      const { holder, refusal, verdict } = await authenticate({
-        authorization: request.headers.authorization,
-        api_key: firstOf(request.headers["x-api-key"]),
-        address: request.ip,
-      });
+      const { holder, refusal, verdict } = await authenticate(credentialsOf(request));
       request.holder = holder;
       if (verdict !== null) await tellRate(reply, verdict, policy);
       if (refusal !== null) return refuse(request, reply, refusal);
@@ -257,10 +262,9 @@ async function tellRate(reply: FastifyReply, verdict: Verdict, policy: string): 
 export function sendRefusal(request: FastifyRequest, reply: FastifyReply, refusal: EdgeRefusal): FastifyReply {
   const { http, code } = meaningOf(refusal.refused);
   request.refused = code;
-  const retry_after_s = refusal.retry_after_s ?? (http === 503 || http === 429 ? 1 : undefined);
+  const retry_after_s = retryAfterOf(refusal);
   if (retry_after_s !== undefined) reply.header("Retry-After", retry_after_s);
-  // The rest of an unread body would be taken for the next request: the line is closed instead.
-  if (http === 413 && request.raw.httpVersionMajor < 2) reply.header("Connection", "close");
+  if (http === 413) leaveUnread(request, reply);
   return reply
     .code(http)
     .type("application/json; charset=utf-8")
@@ -312,7 +316,7 @@ function notJson(): EdgeRefusal {
   return edgeRefusal("unsupported_media_type", "the body must be application/json in UTF-8, without Content-Encoding");
 }
 
-function tooLarge(limit: number): EdgeRefusal {
+export function tooLarge(limit: number): EdgeRefusal {
   return edgeRefusal("payload_too_large", `the body must have at most ${limit} bytes`);
 }
 
@@ -345,6 +349,11 @@ function canonical(target: string): string {
 function pathOf(url: string): string {
   const end = url.search(/[?#]/);
   return end === -1 ? url : url.slice(0, end);
+}
+
+/** What a request shows of who sent it. */
+export function credentialsOf({ headers, ip }: FastifyRequest): Credentials {
+  return { authorization: headers.authorization, api_key: firstOf(headers["x-api-key"]), address: ip };
 }
 
 function firstOf(header: string | string[] | undefined): string | undefined {

@@ -1,15 +1,18 @@
 // Opening the ports, with a sentence instead of a stack where one is taken.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { createServer, type ServerHttp2Session } from "node:http2";
+import { createServer, type Http2ServerResponse, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** One gRPC connection carries many calls; both bounds keep a single client from taking the process's memory. */
 const SESSION_MEMORY_MB = 16;
 const MAX_STREAMS = 250;
 /** A connection without a call for this long is let go; clients connect again by themselves. */
 const SESSION_IDLE_MS = 300_000;
+
+/** A stream that is closed at once may take its own answer with it. */
+const LINGER_MS = 500;
 
 export async function listen(app: FastifyInstance, host: string, port: number): Promise<number> {
   try {
@@ -18,6 +21,20 @@ export async function listen(app: FastifyInstance, host: string, port: number): 
     throw new Error(`the port ${host}:${port} cannot be opened`, { cause });
   }
   return (app.server.address() as AddressInfo).port;
+}
+
+/**
+ * Before an answer to a body that nobody will read to its end. Its rest would be taken for the next request of the line,
+ * which is closed instead; of HTTP/2 only the one stream is, without an error, as RFC 9113 has it.
+ */
+export function leaveUnread(request: FastifyRequest, reply: FastifyReply): void {
+  if (request.raw.httpVersionMajor < 2) {
+    reply.header("Connection", "close");
+    return;
+  }
+  // The response itself is finished only when its stream is closed, which waits for the body's end.
+  const { stream } = reply.raw as unknown as Http2ServerResponse;
+  stream.once("finish", () => setTimeout(() => stream.destroy(), LINGER_MS).unref());
 }
 
 export type H2cListener = { readonly port: number; close(): Promise<void> };

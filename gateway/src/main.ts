@@ -5,7 +5,7 @@ import { watchPool } from "@cauri/rpc/metrics";
 import { runProcess } from "@cauri/rpc/process";
 import { openPool } from "@cauri/store/pool";
 import { createAdminDoor } from "./admin-door.ts";
-import { createAuthenticate } from "./admit.ts";
+import { createAuthenticate, createRecheck } from "./admit.ts";
 import { loadImage } from "./image.ts";
 import { createInvoke, type Invoke } from "./invoke.ts";
 import { createKeys, resolveBy } from "./keys.ts";
@@ -15,6 +15,7 @@ import { createPublicDoor } from "./public-door.ts";
 import { createLimiter, createLocalLimiter, HOLD_MS, limiterNews } from "./rate-limit.ts";
 import { admitInStore } from "./rate-store.ts";
 import { readRoutes } from "./routes.ts";
+import { createStreams } from "./streams.ts";
 import { connectUpstreams, roomAddresses } from "./upstream.ts";
 
 /** A change of a key or an account takes effect in every replica at once; the key cache's age limit stands behind it. */
@@ -55,10 +56,12 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
   );
   const unknown = createLocalLimiter({ limit: settings.CAURI_UNKNOWN_KEY_LIMIT, window_ms, hold_ms: 0 });
   const invoke = createInvoke(upstreams, log);
+  const streams = createStreams({ upstreams, recheck: createRecheck(keys), log });
   const publicDoor = await createPublicDoor({
     routes,
     upstreams,
     invoke,
+    streams,
     authenticate: createAuthenticate({ keys, limiter, unknown }),
     policy: `"default";q=${rule.limit};w=${settings.CAURI_RATE_WINDOW_S}`,
     document: openApiDocument(registry),
@@ -86,5 +89,7 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
   atDrain("admin door", () => adminDoor.close());
   atDrain("public door", () => publicDoor.close());
   atDrain("gRPC door", () => grpc.close());
+  // Streams would hold both doors open for ever.
+  atDrain("streams", () => streams.close());
   return { ports: { ...ports, grpc: grpc.port } };
 });

@@ -12,6 +12,7 @@ import { mountRest } from "./rest.ts";
 import type { Route } from "./routes.ts";
 import { mountRpcs } from "./rpc-door.ts";
 import { mountSimulatorPage } from "./simulator-page.ts";
+import type { OpenStreams } from "./streams.ts";
 import type { Upstreams } from "./upstream.ts";
 import { createValidator } from "./validate.ts";
 
@@ -19,6 +20,7 @@ export type PublicDoor = {
   readonly routes: readonly Route[];
   readonly upstreams: Upstreams;
   readonly invoke: Invoke;
+  readonly streams: OpenStreams;
   readonly authenticate: Authenticate;
   /** Value of the header RateLimit-Policy. */
   readonly policy: string;
@@ -30,13 +32,13 @@ export type PublicDoor = {
 };
 
 export async function createPublicDoor(door: PublicDoor): Promise<FastifyInstance> {
-  const { invoke, upstreams, log } = door;
+  const { invoke, streams, upstreams, log } = door;
   const routes = door.routes.filter((route) => route.door === "public");
   const app = createEdge({ door: "public", log, trusted_proxies: door.trusted_proxies });
   guard(app, { authenticate: door.authenticate, policy: door.policy, needs_key: needsKey });
   const { compile } = createValidator();
   mountRest(app, routes, compile, invoke);
-  mountRpcs(app, routes, compile, invoke);
+  mountRpcs(app, routes, compile, { invoke, streams });
   mountDocs(app, door.document);
   mountCallbacks(app, upstreams, log);
   mountSimulatorPage(app, upstreams, log);

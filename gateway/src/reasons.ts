@@ -2,7 +2,7 @@
 // stands in the one table of `cauri.api.v1.Reason`.
 
 import type { Reason } from "@cauri/money/refusal";
-import { meanings } from "@cauri/rpc/reasons";
+import { meaningOf, meanings } from "@cauri/rpc/reasons";
 
 /** `operator_refused` exists on the admin door alone and is no business answer, so packages/money does not know it. */
 export type EdgeReason = Reason | "operator_refused";
@@ -33,6 +33,12 @@ export function isReason(word: string): word is EdgeReason {
 /** The sentence as the merchant reads it: it begins with the field's path where there is one. */
 export function sentenceOf(refusal: EdgeRefusal): string {
   return refusal.field === undefined ? refusal.message : `${refusal.field}: ${refusal.message}`;
+}
+
+/** The seconds of `Retry-After`: what is busy or away for a moment is always worth another try. */
+export function retryAfterOf({ refused, retry_after_s }: EdgeRefusal): number | undefined {
+  const { http } = meaningOf(refused);
+  return retry_after_s ?? (http === 503 || http === 429 ? 1 : undefined);
 }
 
 /** Carries a refusal out of a place that can only throw: a body parser. The error handler takes it out again. */

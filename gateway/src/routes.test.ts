@@ -39,7 +39,7 @@ test("routes: an RPC without the option is nowhere, an operator's is on the admi
   ]) {
     assert.ok(!names.some((name) => name.endsWith(inside)), inside);
   }
-  for (const route of routes) assert.equal(route.door === "admin", route.rest === null, route.name);
+  for (const { door, rest, stream, name } of routes) assert.equal(door === "admin", rest === null && !stream, name);
 });
 
 test("routes: every schema compiles, so that a bad pattern or bound stops the boot", () => {

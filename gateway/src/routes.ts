@@ -155,6 +155,7 @@ function checkDoor(route: Route, option: RouteOption, say: Say): void {
     if (route.rest !== null) say("an RPC of the admin door has no path: it is served by Connect alone");
     if (option.auth !== Auth.OPERATOR) say("the admin door is the operator's: say auth: AUTH_OPERATOR");
     if (route.scopes.length > 0 || route.product || route.option) say("an operator has no scopes, products or options");
+    if (route.stream) say("the admin door serves no streams");
     if (route.needs_live || route.refuses_test) say("an operator has no mode: needs_live and refuses_test are a key's");
     if (route.idempotent || route.location || option.success || option.existing || option.replay) {
       say("statuses, Location and Idempotency-Key belong to REST: the admin door has none");

@@ -2,34 +2,19 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { refuse, refuseField } from "@cauri/money/refusal";
 import { AccountService, KeyService } from "@cauri/proto/es/cauri/accounts/v1/accounts_pb";
+import { Reason } from "@cauri/proto/es/cauri/api/v1/reason_pb";
 import { PaymentService, PaymentStatus } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
 import { UpdateEndpointRequestSchema, WebhookService } from "@cauri/proto/es/cauri/webhooks/v1/webhooks_pb";
-import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
-import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { exchange, OPERATOR_TOKEN, openDoor, paymentOf, type TestDoor } from "./testing.ts";
+import { Code, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { detailOf, failure, transports } from "./rpc-testing.ts";
+import { exchange, OPERATOR_TOKEN, openDoor, paymentOf } from "./testing.ts";
 
 const BODY = { amountMinor: 1500n, assetId: "ast_xof", platformId: "plt_mtn_ci" };
-
-function transports(door: TestDoor, base_url = door.base_url): { [name: string]: Transport } {
-  return {
-    "connect, JSON": createConnectTransport({ baseUrl: base_url, httpVersion: "1.1" }),
-    "connect, binary": createConnectTransport({ baseUrl: base_url, httpVersion: "1.1", useBinaryFormat: true }),
-    "gRPC-Web": createGrpcWebTransport({ baseUrl: base_url, httpVersion: "1.1" }),
-    gRPC: createGrpcTransport({ baseUrl: `http://127.0.0.1:${door.grpc_port}` }),
-  };
-}
-
-async function failure(call: Promise<unknown>): Promise<ConnectError> {
-  try {
-    await call;
-  } catch (error) {
-    return ConnectError.from(error);
-  }
-  return assert.fail("it was answered");
-}
 
 test("rpc: each protocol reaches the service with the caller, and tells the outcome", async (t) => {
   const door = await openDoor(t, {
@@ -77,6 +62,19 @@ test("rpc: refusals carry the reason and the field on each protocol", async (t) 
         error.rawMessage,
       ];
     };
+    const detail = detailOf(await failure(client.createPayment(BODY, { headers: { ...all, "x-request-id": "r-1" } })));
+    const { $typeName, ...said } = detail;
+    assert.deepEqual(
+      said,
+      {
+        reason: Reason.INVALID_REQUEST,
+        code: "invalid_request",
+        field: "payer.phone",
+        retryAfterS: 0,
+        requestId: "r-1",
+      },
+      name,
+    );
     assert.deepEqual(
       (await told(client.getPayment({ id: "x" }))).slice(0, 2),
       ["Unauthenticated", "missing_api_key"],
@@ -200,9 +198,73 @@ test("admin: the token is asked for however the path is spelt", async (t) => {
   }
 });
 
-test("rpc: a body over the limit is 413 by HTTP", async (t) => {
+const PATH = "/cauri.collections.v1.PaymentService/CreatePayment";
+
+test("rpc: what a protocol cannot read or take is a refusal of ours too", async (t) => {
+  const door = await openDoor(t, { payments: { createPayment: async () => assert.fail("it was reached") } });
+  const key = { "x-api-key": door.key() };
+  const huge = { ...BODY, description: "x".repeat(1_100_000) };
+  for (const [name, transport] of Object.entries(transports(door))) {
+    const error = await failure(createClient(PaymentService, transport).createPayment(huge, { headers: key }));
+    assert.deepEqual([error.code, detailOf(error).code], [Code.ResourceExhausted, "payload_too_large"], name);
+  }
+  const json = { ...key, "content-type": "application/json" };
+  for (const [headers, body, status, code] of [
+    [json, '{"amountMinor": "a lot"}', 400, "invalid_request"],
+    [json, '{"amountMinor": 1500', 400, "invalid_request"],
+    [json, new Uint8Array([0x80, 0x81]), 400, "invalid_request"],
+    [{ ...key, "content-type": "application/proto" }, new Uint8Array([0xff]), 400, "invalid_request"],
+    [{ ...key, "content-type": "text/plain" }, "hello", 415, "unsupported_media_type"],
+    [key, "{}", 415, "unsupported_media_type"],
+    [{ ...json, "content-encoding": "gzip" }, "{}", 415, "unsupported_media_type"],
+    [{ ...json, "connect-timeout-ms": "soon" }, "{}", 400, "invalid_request"],
+  ] as const) {
+    const answer = await door.send({ method: "POST", path: PATH, headers, body });
+    const said = JSON.stringify([headers, answer.text]);
+    assert.equal(answer.status, status, said);
+    assert.equal(answer.headers["cauri-reason"], code, said);
+    assert.equal(answer.json.details[0].debug.code, code, said);
+  }
+});
+
+test("rpc: a client's own deadline ends its waiting and nothing else; one of weeks is none", async (t) => {
+  let [begun, ended] = [0, 0];
+  const door = await openDoor(t, {
+    payments: {
+      createPayment: async (_, call) => {
+        begun += 1;
+        assert.ok(call.deadline_ms - Date.now() > 5_000, "the work has the route's own deadline");
+        await sleep(300);
+        ended += 1;
+        return paymentOf();
+      },
+      getPayment: async () => paymentOf({ id: "pay_7" }),
+    },
+  });
+  const headers = { "x-api-key": door.key() };
+  for (const [name, transport] of Object.entries(transports(door))) {
+    const client = createClient(PaymentService, transport);
+    const error = await failure(client.createPayment(BODY, { headers, timeoutMs: 100 }));
+    assert.equal(error.code, Code.DeadlineExceeded, name);
+    const patient = { ...headers, "connect-timeout-ms": "9999999999", "grpc-timeout": "99999999S" };
+    assert.equal((await client.getPayment({ id: "pay_7" }, { headers: patient })).id, "pay_7", name);
+  }
+  // A client that does not watch its own clock is told.
+  const answer = await door.send({
+    method: "POST",
+    path: PATH,
+    headers: { ...headers, "connect-timeout-ms": "100", "content-type": "application/json" },
+    body: { amountMinor: 1500, assetId: "ast_xof", platformId: "plt_mtn_ci" },
+  });
+  assert.deepEqual([answer.json.code, answer.headers["retry-after"]], ["deadline_exceeded", "1"]);
+  // A hurried client may have given up before it even asked; what was asked for is done.
+  for (const end = Date.now() + 5_000; ended < begun && Date.now() < end; ) await sleep(10);
+  assert.ok(begun > 0 && ended === begun, `${ended} of ${begun}`);
+});
+
+test("rpc: a body over the limit is 413 by HTTP, and GET is 405", async (t) => {
   const door = await openDoor(t);
-  const path = "/cauri.collections.v1.PaymentService/CreatePayment";
+  const path = PATH;
   const headers = { "content-type": "application/json", "x-api-key": door.key() };
   const answer = await door.send({ method: "POST", path, headers, body: `{"description":"${"x".repeat(1_100_000)}"}` });
   assert.equal(answer.status, 413);

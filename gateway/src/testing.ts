@@ -10,12 +10,13 @@ import { ReferenceServiceService } from "@cauri/proto/ts/cauri/accounts/v1/refer
 import { Payment, PaymentServiceService } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import { LedgerServiceService } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import { RailsServiceService } from "@cauri/proto/ts/cauri/rails/v1/rails";
+import { ListenServiceService } from "@cauri/proto/ts/cauri/webhooks/v1/listen";
 import { WebhookServiceService } from "@cauri/proto/ts/cauri/webhooks/v1/webhooks";
 import { logger } from "@cauri/rpc/log";
 import { type Definition, type Handlers, type Service, service, startServer } from "@cauri/rpc/server";
 import type { FastifyInstance } from "fastify";
 import { createAdminDoor } from "./admin-door.ts";
-import { createAuthenticate } from "./admit.ts";
+import { createAuthenticate, createRecheck } from "./admit.ts";
 import { loadImage } from "./image.ts";
 import { createInvoke } from "./invoke.ts";
 import { createKeys, resolveBy } from "./keys.ts";
@@ -24,6 +25,7 @@ import { openApiDocument } from "./openapi.ts";
 import { createPublicDoor } from "./public-door.ts";
 import { createLocalLimiter, HOLD_MS, type Limiter } from "./rate-limit.ts";
 import { readRoutes } from "./routes.ts";
+import { createStreams, type OpenStreams } from "./streams.ts";
 import { connectUpstreams } from "./upstream.ts";
 
 const PEPPER = "pepper of the tests";
@@ -35,6 +37,7 @@ const routes = readRoutes(registry);
 type Doubles = {
   readonly payments?: Partial<Handlers<typeof PaymentServiceService>>;
   readonly webhooks?: Partial<Handlers<typeof WebhookServiceService>>;
+  readonly listen?: Partial<Handlers<typeof ListenServiceService>>;
   readonly reference?: Partial<Handlers<typeof ReferenceServiceService>>;
   readonly accounts?: Partial<Handlers<typeof AccountServiceService>>;
   readonly rails?: Partial<Handlers<typeof RailsServiceService>>;
@@ -69,6 +72,10 @@ export type TestDoor = {
   readonly grpc_port: number;
   /** Log lines of the gateway. */
   readonly lines: Record<string, unknown>[];
+  /** The streams that are open at the public door. */
+  readonly streams: OpenStreams;
+  /** Takes a key away, as its revocation does, and tells the door. */
+  revoke(secret: string): void;
   /** A new key, known to the double of accounts; everything is allowed unless said otherwise. */
   key(of?: Partial<ResolvedKey>): string;
   /** Sends as it is. */
@@ -94,6 +101,7 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
       double(ReferenceServiceService, doubles.reference),
       double(PaymentServiceService, doubles.payments),
       double(WebhookServiceService, doubles.webhooks),
+      double(ListenServiceService, doubles.listen),
       double(LedgerServiceService, {}),
       double(RailsServiceService, doubles.rails),
     ],
@@ -105,9 +113,11 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
   const local = createLocalLimiter(rule);
   const limiter: Limiter = { rule, check: async (key_id) => local(key_id), stop: () => {} };
   const unknown = createLocalLimiter({ limit: doubles.unknown_limit ?? 60, window_ms: 60_000, hold_ms: 0 });
+  const streams = createStreams({ upstreams, recheck: createRecheck(keys), log });
   const common = { routes, upstreams, log, invoke: createInvoke(upstreams, log), readiness: async () => [] };
   const app = await createPublicDoor({
     ...common,
+    streams,
     authenticate: createAuthenticate({ keys, limiter, unknown }),
     policy: `"default";q=${rule.limit};w=60`,
     document: openApiDocument(registry),
@@ -117,6 +127,7 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
   await Promise.all([app, admin].map((door) => door.listen({ host: "127.0.0.1", port: 0 })));
   const grpc = await listenH2c(app, "127.0.0.1", 0);
   t.after(async () => {
+    streams.close();
     await Promise.all([grpc.close(), app.close(), admin.close()]);
     upstreams.close();
     await server.drain();
@@ -136,7 +147,12 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
     admin_url: urlOf(admin),
     grpc_port: grpc.port,
     lines,
+    streams,
     key,
+    revoke: (secret) => {
+      known.delete(hmacOfSecret(secret, PEPPER).toString("hex"));
+      keys.forget();
+    },
     send,
     call: (method, path, body, headers = {}) =>
       send({

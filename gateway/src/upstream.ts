@@ -1,12 +1,20 @@
-// The services behind the edge: one grpc-js channel to each room, any unary RPC over it by its descriptor. Measured on
-// this road, grpc-js costs 82 us of CPU per call where Connect's own gRPC transport costs 220, and it balances.
+// The services behind the edge: one grpc-js channel to each room, any RPC over it by its descriptor. Measured on this
+// road, grpc-js costs 82 us of CPU per call where Connect's own gRPC transport costs 220, and it balances.
 
-import { type DescMessage, type DescMethodUnary, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import {
+  type DescMessage,
+  type DescMethod,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { type Caller, writeMetadata } from "@cauri/rpc/caller";
 import { CHANNEL } from "@cauri/rpc/client";
 import { observeCalled } from "@cauri/rpc/metrics";
 import { inSpan, tracing } from "@cauri/trace/span";
-import { Client, credentials, type Metadata, status } from "@grpc/grpc-js";
+import { Client, credentials, type Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { type EdgeRefusal, isReason } from "./reasons.ts";
 
 /** What every span of a call says, by the semantic conventions of OpenTelemetry. */
@@ -49,6 +57,13 @@ export type Upstreams = {
     message: MessageShape<I>,
     call: UpstreamCall,
   ): Promise<UpstreamAnswer<O>>;
+  /** The answers of a server stream, at the pace at which they are taken; `signal` ends it. An error ends it too. */
+  stream<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodServerStreaming<I, O>,
+    message: MessageShape<I>,
+    caller: Partial<Caller>,
+    signal: AbortSignal,
+  ): AsyncIterable<MessageShape<O>>;
   readonly rooms: readonly string[];
   /** Null when the room's channel stands, else a sentence. */
   probe(room: string): Promise<string | null>;
@@ -59,13 +74,16 @@ export function connectUpstreams(addresses: ReadonlyMap<string, string>, token: 
   const channels = new Map(
     [...addresses].map(([room, address]) => [room, new Client(address, credentials.createInsecure(), CHANNEL)]),
   );
+  const channelTo = (method: DescMethod) => {
+    const channel = channels.get(roomOf(method));
+    if (channel === undefined) throw new Error(`${method.parent.typeName}: its room has no address`);
+    return channel;
+  };
   return {
     rooms: [...channels.keys()],
-    call: (method, message, call) => {
-      const channel = channels.get(roomOf(method));
-      if (channel === undefined) throw new Error(`${method.parent.typeName}: its room has no address`);
-      return callUnary(channel, method, message, call, token);
-    },
+    call: (method, message, call) => callUnary(channelTo(method), method, message, call, token),
+    stream: (method, message, caller, signal) =>
+      callStream(channelTo(method), method, message, writeMetadata(token, caller), signal),
     probe: (room) =>
       new Promise((resolve) => {
         channels.get(room)?.waitForReady(Date.now() + READY_MS, (error) => resolve(error ? "cannot be reached" : null));
@@ -131,12 +149,7 @@ function sendUnary<I extends DescMessage, O extends DescMessage>(
     let answer: MessageShape<O> | undefined;
     const call = channel.makeUnaryRequest<MessageShape<I>, MessageShape<O>>(
       `/${name}`,
-      (value) => {
-        // A typed client's newer fields have not met the validator: they go no further.
-        const bytes = toBinary(method.input, value, { writeUnknownFields: false });
-        // grpc-js asks for a Buffer; this one is a view, nothing is copied.
-        return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      },
+      (value) => encode(method.input, value),
       (bytes) => fromBinary(method.output, bytes),
       message,
       writeMetadata(token, caller, operation),
@@ -154,6 +167,50 @@ function sendUnary<I extends DescMessage, O extends DescMessage>(
       if (answer !== undefined) resolve({ message: answer, outcome: text(metadata, "cauri-outcome") });
     });
   });
+}
+
+async function* callStream<I extends DescMessage, O extends DescMessage>(
+  channel: Client,
+  method: DescMethodServerStreaming<I, O>,
+  message: MessageShape<I>,
+  metadata: Metadata,
+  signal: AbortSignal,
+): AsyncGenerator<MessageShape<O>> {
+  const name = `${method.parent.typeName}/${method.name}`;
+  const begun = performance.now();
+  const call = channel.makeServerStreamRequest<MessageShape<I>, MessageShape<O>>(
+    `/${name}`,
+    (value) => encode(method.input, value),
+    (bytes) => fromBinary(method.output, bytes),
+    message,
+    metadata,
+  );
+  // The iteration below tells an error; this is for the one that comes when nobody iterates any more.
+  call.on("error", () => {});
+  const cancel = () => call.cancel();
+  signal.addEventListener("abort", cancel, { once: true });
+  if (signal.aborted) cancel();
+  let outcome = status[status.CANCELLED];
+  try {
+    yield* call as AsyncIterable<MessageShape<O>>;
+    outcome = "ok";
+  } catch (error) {
+    const { code, metadata: trailers, details } = error as ServiceError;
+    const refusal = refusalOf(trailers, details);
+    outcome = refusal?.refused ?? status[code] ?? String(code);
+    throw new UpstreamError(name, code, refusal, error);
+  } finally {
+    signal.removeEventListener("abort", cancel);
+    cancel();
+    observeCalled(name, outcome, (performance.now() - begun) / 1000);
+  }
+}
+
+function encode<I extends DescMessage>(input: I, value: MessageShape<I>): Buffer {
+  // A typed client's newer fields have not met the validator: they go no further.
+  const bytes = toBinary(input, value, { writeUnknownFields: false });
+  // grpc-js asks for a Buffer; this one is a view, nothing is copied.
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 function refusalOf(metadata: Metadata | undefined, message: string): EdgeRefusal | null {
