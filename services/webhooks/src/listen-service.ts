@@ -6,7 +6,7 @@ import { type ListenResponse, ListenServiceService } from "@cauri/proto/ts/cauri
 import { type Service, service } from "@cauri/rpc/server";
 import { checkEvents, isSubscribed } from "./endpoint.ts";
 import { type ListenRooms, listen, type Told } from "./listening.ts";
-import { noticeHeaders } from "./notice.ts";
+import { noticeHeaders, type Signing } from "./notice.ts";
 import { newSecret } from "./secret.ts";
 
 /** A team at its desks; each of them costs this process a buffer and a little work per event. */
@@ -26,7 +26,7 @@ export function listenService(rooms: ListenRooms): Service {
     else open.set(account, left);
   };
   return service(ListenServiceService, {
-    listen: async ({ after, secret = newSecret(), events }, { caller, signal }) => {
+    listen: async ({ after, secret = newSecret(), events, standardHeaders = false }, { caller, signal }) => {
       if (caller.mode !== "test") {
         return refuse("insufficient_scope", "listening is for test keys: live events go to registered endpoints alone");
       }
@@ -43,35 +43,39 @@ export function listenService(rooms: ListenRooms): Service {
       count(caller.account, 1);
       const wants = (event: string) => isSubscribed(names, event);
       const told = listen(rooms, { account: caller.account, wants, after }, signal);
-      return written(told, secret, rooms.now, () => count(caller.account, -1));
+      const signing = { secrets: [secret] as const, standard_headers: standardHeaders };
+      return written(told, signing, rooms.now, () => count(caller.account, -1));
     },
   });
 }
 
+/** One secret for as long as the developer's session lasts. */
+type SessionSigning = Signing & { readonly secrets: readonly [string] };
+
 async function* written(
   told: AsyncGenerator<Told>,
-  secret: string,
+  signing: SessionSigning,
   now: Clock,
   left: () => void,
 ): AsyncGenerator<ListenResponse> {
   try {
-    for await (const one of told) yield { message: messageOf(one, secret, now()) };
+    for await (const one of told) yield { message: messageOf(one, signing, now()) };
   } finally {
     left();
   }
 }
 
-function messageOf(told: Told, secret: string, now_ms: number): ListenResponse["message"] {
+function messageOf(told: Told, signing: SessionSigning, now_ms: number): ListenResponse["message"] {
   switch (told.kind) {
     case "opened":
-      return { $case: "opened", value: { secret, cursor: told.cursor } };
+      return { $case: "opened", value: { secret: signing.secrets[0], cursor: told.cursor } };
     case "quiet":
       return { $case: "heartbeat", value: {} };
     case "skipped":
       return { $case: "skipped", value: {} };
     case "heard": {
       const { event, cursor } = told.heard;
-      const headers = Object.entries(noticeHeaders(event, secret, now_ms)).map(([name, value]) => ({ name, value }));
+      const headers = Object.entries(noticeHeaders(event, signing, now_ms)).map(([name, value]) => ({ name, value }));
       return {
         $case: "notice",
         value: { eventId: event.event_id, event: event.event, cursor, headers, body: event.body },

@@ -235,7 +235,7 @@ test("listen service: the notice is signed with the session's secret and has a d
   assert.deepEqual(Object.keys(JSON.parse(body)), ["event", "created", "data"]);
   const signed = String(headers["x-service-signature"]);
   const t_s = Number(/^t=(\d+),/.exec(signed)?.[1]);
-  assert.equal(signed, signature(opened.value.secret, body, t_s * 1_000));
+  assert.equal(signed, signature([opened.value.secret], body, t_s * 1_000));
   call.cancel();
   const kept = open(mine, "test", { secret: opened.value.secret });
   const again = await kept.next();
