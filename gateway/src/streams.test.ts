@@ -87,7 +87,7 @@ test("stream: refusals before, at and after its beginning carry our reason", asy
 });
 
 /** So many that buffers on the way, the system's own too, cannot hold them. */
-const MANY = 150;
+const MANY = 100;
 
 test("stream: a slow client holds the service back instead of filling memory", async (t) => {
   let told = 0;
@@ -100,7 +100,10 @@ test("stream: a slow client holds the service back instead of filling memory", a
     },
   });
   const headers = { "x-api-key": door.key() };
-  for (const [name, transport] of Object.entries(transports(door))) {
+  // One protocol for each version of HTTP: how their messages are written makes no difference here.
+  for (const name of ["connect, binary", "gRPC"]) {
+    const transport = transports(door)[name];
+    assert.ok(transport !== undefined);
     told = 0;
     const stream = createClient(ListenService, transport).listen({}, { headers })[Symbol.asyncIterator]();
     await stream.next();
