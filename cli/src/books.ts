@@ -17,6 +17,7 @@ import type { JsonObject } from "@cauri/rpc/json-form";
 import { type Command, Option } from "commander";
 import { cell, command, jsonOf, rowsOf } from "./command.ts";
 import { parseInstant, parseWhole } from "./inputs.ts";
+import { type PageOptions, paged, pageOf, withMore } from "./page.ts";
 import { type Column, facts, table } from "./print.ts";
 
 const EXAMPLE_CODE = "merchant:acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW:plt_mtn_ci";
@@ -29,7 +30,6 @@ const TRIAL_TIMEOUT_MS = 60_000;
 
 type AccountOptions = { asset: string; mode: keyof typeof BOOKS };
 type PastOptions = { at?: Timestamp; by?: keyof typeof BASES };
-type PageOptions = { limit?: number; cursor?: string };
 type LaneOptions = { asset?: string; mode?: keyof typeof BOOKS };
 
 export function bookCommands(): readonly Command[] {
@@ -283,12 +283,6 @@ function byOption(): Option {
   ).choices(Object.keys(BASES));
 }
 
-function paged(made: Command, most: number): Command {
-  return made
-    .option("--limit <n>", `rows at most, 1 to ${most}`, parseWhole)
-    .option("--cursor <cursor>", "go on where a page ended");
-}
-
 function nameOf(args: readonly string[], { asset, mode }: AccountOptions) {
   return { code: args[0] ?? "", assetId: asset, book: BOOKS[mode] };
 }
@@ -297,17 +291,8 @@ function pastOf({ at, by }: PastOptions) {
   return { ...(at === undefined ? {} : { at }), ...(by === undefined ? {} : { basis: BASES[by] }) };
 }
 
-function pageOf({ limit, cursor }: PageOptions) {
-  return { ...(limit === undefined ? {} : { limit }), ...(cursor === undefined ? {} : { cursor }) };
-}
-
 function laneOf({ asset, mode }: LaneOptions) {
   return { ...(asset === undefined ? {} : { assetId: asset }), ...(mode === undefined ? {} : { book: BOOKS[mode] }) };
-}
-
-function withMore(text: string, page: JsonObject): string {
-  const cursor = cell(page, "next_cursor");
-  return cursor === null ? text : `${text}\nMore: --cursor ${cursor}`;
 }
 
 function sidesOf(json: JsonObject, side: "debits" | "credits"): string {

@@ -1,37 +1,33 @@
-// Where a listener stands: when the stream took the last event that it got, and which one that was. Time and not a
-// sequence number, because a NATS that lost its store counts anew while time goes on. Pure.
+// Cursors: where a list goes on. Opaque to the caller, and of no use with another list than its own.
 
-export type Cursor = {
-  /** By the stream's clock, in nanoseconds since 1970. */
-  readonly time_ns: bigint;
-  /** Null where no event was got yet. */
-  readonly event_id: string | null;
-};
+import { type Refusal, refuseField } from "@cauri/money/refusal";
 
-/** How far back a listener may begin: a laptop that slept longer has other worries than yesterday's test events. */
-export const REACH_MS = 3_600_000;
+/** The last row of a page: its time, and its id where two rows may share a time. */
+export type Place = { readonly at: Date; readonly id: string };
 
-export function writeCursor({ time_ns, event_id }: Cursor): string {
-  return event_id === null ? String(time_ns) : `${time_ns}.${event_id}`;
+/** `list` is whatever makes one list differ from another. */
+export function writeCursor(list: readonly unknown[], { at, id }: Place): string {
+  return Buffer.from(JSON.stringify([nameOf(list), at.getTime(), id])).toString("base64url");
 }
 
-/** Reads what the schema of the door has let through. */
-export function readCursor(text: string): Cursor {
-  const [time = "", event_id = null] = text.split(".");
-  return { time_ns: BigInt(time), event_id };
+/** The place behind a cursor of this list; null where none was given. */
+export function readCursor(list: readonly unknown[], text: string | undefined): Place | null | Refusal {
+  if (text === undefined || text === "") return null;
+  const [of, at, id] = partsOf(text);
+  if (of === nameOf(list) && Number.isSafeInteger(at) && typeof id === "string")
+    return { at: new Date(Number(at)), id };
+  return refuseField("cursor", "is not the next_cursor of this list: begin without one");
 }
 
-/**
- * Whether events, given in their order from the cursor's time on, lie behind the cursor. Several events may bear its
- * time: those up to its own event were got, those after it were not.
- */
-export function createBehind(
-  cursor: Cursor,
-): (event: { readonly time_ns: bigint; readonly event_id: string }) => boolean {
-  let passed = false;
-  return ({ time_ns, event_id }) => {
-    if (passed || time_ns > cursor.time_ns) return true;
-    passed = event_id === cursor.event_id;
-    return false;
-  };
+function nameOf(list: readonly unknown[]): string {
+  return list.map((part) => (part instanceof Date ? part.toISOString() : String(part ?? "-"))).join(" ");
+}
+
+function partsOf(text: string): unknown[] {
+  try {
+    const parts: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
+    return Array.isArray(parts) ? parts : [];
+  } catch {
+    return [];
+  }
 }

@@ -4,7 +4,7 @@
 import type { Events } from "@cauri/events/events";
 import { openTail } from "@cauri/events/tail";
 import type { Clock } from "@cauri/money/clock";
-import { type Cursor, createBehind, REACH_MS, readCursor, writeCursor } from "./cursor.ts";
+import { type Cursor, createBehind, REACH_MS, readCursor, writeCursor } from "./listen-cursor.ts";
 import { SUBJECTS } from "./events.ts";
 import { type Heard, hear, type NewsHub } from "./news-hub.ts";
 

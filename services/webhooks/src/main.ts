@@ -11,6 +11,7 @@ import { startServer } from "@cauri/rpc/server";
 import { openCipher } from "@cauri/store/cipher";
 import { openClocks } from "@cauri/store/clock";
 import { openPool } from "@cauri/store/pool";
+import { deliveryService } from "./delivery-service.ts";
 import { openDialer } from "./dialer.ts";
 import { followNews, noRelay } from "./events.ts";
 import { parseNetworks } from "./guard.ts";
@@ -78,7 +79,12 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   const hub = openNewsHub({ events, log });
   atDrain("listeners", () => hub.close());
   const listening = listenService({ events, hub, now: systemClock });
-  const server = await startServer({ room: "webhooks", settings, services: [service, listening], log });
+  const server = await startServer({
+    room: "webhooks",
+    settings,
+    services: [service, listening, deliveryService({ pool, wake: () => loops.wake() })],
+    log,
+  });
   atDrain("rpc", () => server.drain());
   atReady("database", () => pool.query("select 1").then(() => null));
   atReady("events", () => events.probe());

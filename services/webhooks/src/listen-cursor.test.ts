@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createBehind, readCursor, writeCursor } from "./cursor.ts";
+import { createBehind, readCursor, writeCursor } from "./listen-cursor.ts";
 
 const FIRST = "evt_01KAE8QK8Q5V6ZJ9T2N4B7C1XW";
 const SECOND = "evt_01KAE8QK8Q5V6ZJ9T2N4B7C1XX";

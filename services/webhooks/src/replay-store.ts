@@ -1,0 +1,69 @@
+// SQL that begins a delivery anew: what ended is pending again, for another round of the ladder under the same event id.
+
+import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import type { Tx } from "@cauri/store/pool";
+import type { Place } from "./cursor.ts";
+import type { Span, Status } from "./log-store.ts";
+
+/** Endpoints of the account, kept from being deleted for the rest of the transaction. */
+export async function holdEndpoints(tx: Tx, account: string, endpoint_id: bigint | undefined): Promise<bigint[]> {
+  const { rows } = await tx.query<{ id: bigint }>(
+    "select id from endpoints where account = $1 and ($2::bigint is null or id = $2) order by id for key share",
+    [account, endpoint_id ?? null],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** The oldest ended deliveries after a place that this replay has not begun anew yet. */
+export async function findReplayable(
+  tx: Tx,
+  endpoints: readonly bigint[],
+  wanted: Span & {
+    readonly statuses: readonly Status[];
+    readonly replay_id: string;
+    readonly after: Place | null;
+    readonly limit: number;
+  },
+): Promise<Place[]> {
+  const { rows } = await tx.query<{ id: string; at: Date }>(
+    `select d.id, d.occurred_at as at
+       from unnest($1::bigint[]) as of (endpoint_id)
+      cross join lateral (
+        select s.id, s.occurred_at from deliveries s
+         where s.endpoint_id = of.endpoint_id and s.status = any($2::text[])
+           and s.occurred_at >= $3::timestamptz and s.occurred_at < $4::timestamptz
+           and (s.occurred_at, s.id) > ($5::timestamptz, $6::text)
+           and s.replay_id is distinct from $7
+         order by s.occurred_at, s.id limit $8) d
+      order by d.occurred_at, d.id limit $8`,
+    [
+      pgNumArray(endpoints),
+      pgTextArray(wanted.statuses),
+      wanted.from ?? "-infinity",
+      wanted.to ?? "infinity",
+      wanted.after?.at ?? "-infinity",
+      wanted.after?.id ?? "",
+      wanted.replay_id,
+      wanted.limit,
+    ],
+  );
+  return rows;
+}
+
+/**
+ * Begins a new round of those that have ended and that this replay has not begun before; answers how many. A result
+ * that still comes from the round before moves nothing: it holds an older lease.
+ */
+export async function beginAnew(tx: Tx, ids: readonly string[], replay_id: string): Promise<number> {
+  const { rowCount } = await tx.query(
+    `update deliveries d
+        set status = 'pending', attempts = 0, due_at = now_of(d.account, d.mode), ended_at = null, replay_id = $2,
+            lease_until = null, lease_no = d.lease_no + 1, last_error = null, last_status_code = null
+       from (select id from deliveries
+              where id = any($1::text[]) and status <> 'pending' and replay_id is distinct from $2
+              order by id for update) l
+      where d.id = l.id`,
+    [pgTextArray(ids), replay_id],
+  );
+  return rowCount ?? 0;
+}
