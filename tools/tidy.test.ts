@@ -25,6 +25,7 @@ const PACKAGES = ["@cauri/money", "@cauri/trace", "@cauri/proto", "@cauri/store"
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   "packages/money": [],
   "packages/proto": [],
+  "packages/webhook-verifier": [],
   "packages/trace": ["@cauri/money"],
   "packages/store": ["@cauri/money", "@cauri/trace"],
   "packages/rpc": ["@cauri/money", "@cauri/trace", "@cauri/proto"],
@@ -133,7 +134,8 @@ function undeclaredImports(source: Source, shared: readonly string[]): string[] 
     }
     const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
     const forTests = isTest(source.path) || /testing\.ts$/.test(source.path);
-    const declared = [...workspace.dependencies, ...(forTests ? shared : []), "node"];
+    // A package may call itself by its own name, as its users do.
+    const declared = [workspace.name, ...workspace.dependencies, ...(forTests ? shared : []), "node"];
     return declared.includes(name) ? [] : [`${source.path} imports ${name}, which its package.json does not declare`];
   });
 }

@@ -300,6 +300,28 @@ function deliveryHeaders(event: string): Schema[] {
       { type: "string", pattern: "^evt_[0-9A-HJKMNP-TV-Z]{26}$", examples: [DELIVERY] },
     ],
     ["X-Service-Mode", false, "Present on events of test mode alone.", { type: "string", const: "test" }],
+    [
+      "webhook-id",
+      false,
+      "With `standard_headers` alone: the event's id, the same as `X-Service-Delivery`.",
+      { type: "string", examples: [DELIVERY] },
+    ],
+    [
+      "webhook-timestamp",
+      false,
+      "With `standard_headers` alone: the time of the signature in Unix seconds.",
+      { type: "string", pattern: "^\\d+$", examples: ["1795200780"] },
+    ],
+    [
+      "webhook-signature",
+      false,
+      "With `standard_headers` alone, by the Standard Webhooks specification: `v1,` and the base64 of the HMAC-SHA256 of `<webhook-id>.<webhook-timestamp>.<raw body>`, keyed with the bytes that the secret's base64 stands for; two of them, separated by a space, during a rotation.",
+      {
+        type: "string",
+        pattern: "^v1,[A-Za-z0-9+/]{43}=( v1,[A-Za-z0-9+/]{43}=)?$",
+        examples: ["v1,uN9EgDbxK1cYyNL8D2dpYrKyQw2yEXnbC8kDqS3fXgI="],
+      },
+    ],
     ["User-Agent", true, "The sender.", { type: "string", examples: ["Cauri-Webhooks/1"] }],
   ];
   return told.map(([name, required, description, schema]) => ({ name, in: "header", required, description, schema }));
