@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { advanceClock, cauri, eventually, type Merchant, merchant, noteSecret, paymentBody } from "./house.ts";
+import { advanceClock, cauri, eventually, type Merchant, merchant, noteSecret, operate, paymentBody } from "./house.ts";
 import { type Receiver, startReceiver } from "./receiver.ts";
 
 let receiver: Receiver;
@@ -38,17 +38,18 @@ async function pay(at: Merchant, client_ref?: string) {
   return body;
 }
 
-/** The one delivery of an operation, once it has reached a status. */
+type Row = { deliveryId: string; operationId: string; status: string };
+
+/** The one delivery of an operation, once it has reached a status; asked for at the door itself, which is quicker. */
 async function deliveryOf(at: Merchant, operation_id: string, status: string) {
-  const { data } = await eventually(
-    `a ${status} delivery of ${operation_id}`,
-    () => json("deliveries", at.account_id),
-    (list) =>
-      list.data.some(
-        (row: { operation_id: string; status: string }) => row.operation_id === operation_id && row.status === status,
-      ),
-  );
-  return data.find((row: { operation_id: string }) => row.operation_id === operation_id);
+  const rpc = "cauri.webhooks.v1.DeliveryService/ListDeliveries";
+  const find = async () => {
+    const { data = [] } = await operate(rpc, { account_id: at.account_id });
+    return (data as Row[]).find((row) => row.operationId === operation_id);
+  };
+  const found = await eventually(`a ${status} delivery of ${operation_id}`, find, (row) => row?.status === status);
+  const { data } = await json("deliveries", at.account_id);
+  return data.find(({ delivery_id }: { delivery_id: string }) => delivery_id === found?.deliveryId);
 }
 
 /** Lets these payments' notices fail through all five attempts. */
@@ -82,7 +83,7 @@ test("deliveries and attempts: the contract's fields, every attempt with its ans
 test("deliveries: page after page, none twice; by status and time", async () => {
   const at = await merchant("Pages");
   await endpointOf(at);
-  const made = await Promise.all(Array.from({ length: 5 }, () => pay(at)));
+  const made = await Promise.all(Array.from({ length: 3 }, () => pay(at)));
   await Promise.all(made.map(({ id }) => receiver.hears(id, ["payment.success"])));
   const seen: string[] = [];
   let cursor: string[] = [];
@@ -94,8 +95,8 @@ test("deliveries: page after page, none twice; by status and time", async () => 
     cursor = ["--cursor", page.next_cursor];
   }
   assert.deepEqual(seen.toSorted(), made.map(({ id }) => id).toSorted());
-  assert.deepEqual((await json("deliveries", at.account_id, "--status", "failed")).data, []);
-  assert.deepEqual((await json("deliveries", at.account_id, "--to", "2020-01-01")).data, []);
+  const none = await json("deliveries", at.account_id, "--status", "failed", "--to", "2099-01-01");
+  assert.deepEqual(none, { data: [], has_more: false, next_cursor: null });
   assert.equal((await cauri(["webhook", "deliveries", at.account_id, "--status", "lost"])).code, 2);
 });
 

@@ -6,7 +6,7 @@ import { checkClientRef } from "@cauri/money/corridor";
 import { newReference } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
 import type { ReferenceServiceService } from "@cauri/proto/ts/cauri/accounts/v1/reference";
-import type { CreateRebalanceRequest, CreateTransferRequest } from "@cauri/proto/ts/cauri/payouts/v1/internal";
+import type { CreateRebalanceRequest, CreateTransferRequest } from "@cauri/proto/ts/cauri/payouts/v1/transfers";
 import type { Caller } from "@cauri/rpc/caller";
 import type { Promisified } from "@cauri/rpc/client";
 import { type DueClaim, fingerprint, finishClaims } from "@cauri/store/claims";

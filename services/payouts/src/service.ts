@@ -4,12 +4,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ownWord } from "@cauri/money/outgoing";
 import { parseOperationRef } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
-import { RebalanceServiceService, TransferServiceService } from "@cauri/proto/ts/cauri/payouts/v1/internal";
 import {
   type AdvancePayoutRequest,
   PayoutServiceService,
   type Payout as View,
 } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
+import { RebalanceServiceService, TransferServiceService } from "@cauri/proto/ts/cauri/payouts/v1/transfers";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import type { Caller } from "@cauri/rpc/caller";
 import { type Call, type Service, service } from "@cauri/rpc/server";

@@ -1,13 +1,13 @@
 // Operations of this room as the world sees them: the contract's masked views.
 
+import { type Payout as PayoutView, PayoutStatus as ProtoStatus } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
 import {
   RebalanceStatus,
   type Rebalance as RebalanceView,
   TransferDirection,
   TransferStatus,
   type Transfer as TransferView,
-} from "@cauri/proto/ts/cauri/payouts/v1/internal";
-import { type Payout as PayoutView, PayoutStatus as ProtoStatus } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
+} from "@cauri/proto/ts/cauri/payouts/v1/transfers";
 import type { Rebalance, Transfer } from "./movement.ts";
 import { FAILURE_MESSAGES, isPayoutStatus, type Payout, type PayoutStatus } from "./payout.ts";
 

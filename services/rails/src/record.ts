@@ -132,9 +132,7 @@ function decide(attempt: Attempt, { answer, source, lease_no }: Said): Decided {
     poll_in_s: pollIn_s(attempt, state),
     ends_lease: lease_no,
   };
-  // That the call was accepted its caller hears from the answer itself, and again whenever it repeats the call.
-  const is_heard = source === "call" && answer.outcome === "pending";
-  if (step?.event == null || is_heard) return { is_kept, to_state, changes, news: null };
+  if (step?.event == null) return { is_kept, to_state, changes, news: null };
   const news: News = {
     event: step.event,
     status: step.odd ? "success" : state,

@@ -112,11 +112,17 @@ async function replayBatch(pool: Pool, request: ReplayDeliveriesRequest): Promis
   const list = ["replay", account, endpoint_id, replay_id, includeDelivered, from, to];
   const after = readCursor(list, request.cursor);
   if (isRefusal(after)) return after;
-  const statuses: Status[] = includeDelivered ? ["failed", "delivered"] : ["failed"];
   return await transact(pool, async (tx) => {
     const endpoints = await holdEndpoints(tx, account, endpoint_id);
     if (endpoints.length === 0 && endpoint_id !== undefined) return unknownEndpoint();
-    const found = await findReplayable(tx, endpoints, { statuses, replay_id, from, to, after, limit });
+    const found = await findReplayable(tx, endpoints, {
+      include_delivered: includeDelivered,
+      replay_id,
+      from,
+      to,
+      after,
+      limit,
+    });
     const ids = found.map(({ id }) => id);
     const last = found.at(-1);
     return {

@@ -4,8 +4,8 @@
 import type { Events } from "@cauri/events/events";
 import { openTail } from "@cauri/events/tail";
 import type { Clock } from "@cauri/money/clock";
-import { type Cursor, createBehind, REACH_MS, readCursor, writeCursor } from "./listen-cursor.ts";
 import { SUBJECTS } from "./events.ts";
+import { type Cursor, createBehind, REACH_MS, readCursor, writeCursor } from "./listen-cursor.ts";
 import { type Heard, hear, type NewsHub } from "./news-hub.ts";
 
 /** Shorter than the idle time-outs of proxies, 30 s and up. */

@@ -5,9 +5,9 @@ import type { Events } from "@cauri/events/events";
 import { endOfStream, openTail, type Passed, type Tail } from "@cauri/events/tail";
 import type { Log } from "@cauri/rpc/log";
 import { gauge } from "@cauri/rpc/metrics";
-import { type Cursor, writeCursor } from "./listen-cursor.ts";
 import type { Event } from "./delivery-store.ts";
 import { eventOf, SUBJECTS } from "./events.ts";
+import { type Cursor, writeCursor } from "./listen-cursor.ts";
 
 /** Events that wait here for one listener; what comes on top is read from the stream again, at the listener's pace. */
 const MAX_WAITING = 500;

@@ -3,7 +3,7 @@
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Tx } from "@cauri/store/pool";
 import type { Place } from "./cursor.ts";
-import type { Span, Status } from "./log-store.ts";
+import type { Span } from "./log-store.ts";
 
 /** Endpoints of the account, kept from being deleted for the rest of the transaction. */
 export async function holdEndpoints(tx: Tx, account: string, endpoint_id: bigint | undefined): Promise<bigint[]> {
@@ -19,7 +19,7 @@ export async function findReplayable(
   tx: Tx,
   endpoints: readonly bigint[],
   wanted: Span & {
-    readonly statuses: readonly Status[];
+    readonly include_delivered: boolean;
     readonly replay_id: string;
     readonly after: Place | null;
     readonly limit: number;
@@ -30,15 +30,14 @@ export async function findReplayable(
        from unnest($1::bigint[]) as of (endpoint_id)
       cross join lateral (
         select s.id, s.occurred_at from deliveries s
-         where s.endpoint_id = of.endpoint_id and s.status = any($2::text[])
-           and s.occurred_at >= $3::timestamptz and s.occurred_at < $4::timestamptz
-           and (s.occurred_at, s.id) > ($5::timestamptz, $6::text)
-           and s.replay_id is distinct from $7
-         order by s.occurred_at, s.id limit $8) d
-      order by d.occurred_at, d.id limit $8`,
+         where s.endpoint_id = of.endpoint_id and ${wanted.include_delivered ? "s.status <> 'pending'" : "s.status = 'failed'"}
+           and s.occurred_at >= $2::timestamptz and s.occurred_at < $3::timestamptz
+           and (s.occurred_at, s.id) > ($4::timestamptz, $5::text)
+           and s.replay_id is distinct from $6
+         order by s.occurred_at, s.id limit $7) d
+      order by d.occurred_at, d.id limit $7`,
     [
       pgNumArray(endpoints),
-      pgTextArray(wanted.statuses),
       wanted.from ?? "-infinity",
       wanted.to ?? "infinity",
       wanted.after?.at ?? "-infinity",
