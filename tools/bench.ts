@@ -4,6 +4,7 @@
 import { benchLedger, benchLedgerGrowth } from "./bench-ledger.ts";
 import { benchPayments } from "./bench-payments.ts";
 import { benchStart } from "./bench-start.ts";
+import { benchWebhooks } from "./bench-webhooks.ts";
 import { runCommand, Sentence } from "./sentence.ts";
 
 type Bench = { readonly what: string; readonly run: (args: readonly string[]) => Promise<void> };
@@ -13,6 +14,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   "ledger-growth": { what: "whether the ledger stays as fast over 10 M transfers", run: benchLedgerGrowth },
   payments: { what: "POST /v1/payments, closed loop, 64 connections", run: benchPayments },
   start: { what: "warm start of the whole house, and its memory", run: benchStart },
+  webhooks: { what: "deliveries per second, event to arrival, isolation, claiming from 1 M rows", run: benchWebhooks },
 };
 
 async function main([name, ...args]: readonly string[]): Promise<number> {

@@ -59,16 +59,22 @@ export function watchProcess(): void {
 /** The numbers a pg Pool keeps of itself. */
 type PoolNumbers = { readonly totalCount: number; readonly idleCount: number; readonly waitingCount: number };
 
-/** Connections of a pool, read at each scrape. */
+const pools = new Map<string, PoolNumbers>();
+
+/** Connections of a pool, read at each scrape; a process may have several. */
 export function watchPool(name: string, pool: PoolNumbers): void {
+  pools.set(name, pool);
+  if (pools.size > 1) return;
   const connections = new Gauge({
     name: `cauri_pool_connections`,
     help: "PostgreSQL connections: all, idle, and requests that wait for one.",
     labelNames: ["pool", "state"],
     collect() {
-      this.set({ pool: name, state: "total" }, pool.totalCount);
-      this.set({ pool: name, state: "idle" }, pool.idleCount);
-      this.set({ pool: name, state: "waiting" }, pool.waitingCount);
+      for (const [name, pool] of pools) {
+        this.set({ pool: name, state: "total" }, pool.totalCount);
+        this.set({ pool: name, state: "idle" }, pool.idleCount);
+        this.set({ pool: name, state: "waiting" }, pool.waitingCount);
+      }
     },
     registers: [],
   });

@@ -370,7 +370,7 @@ export const SETTINGS = {
     max: 10_000,
     default: "256",
     readers: ["webhooks"],
-    doc: "Deliveries that one process has in flight at once.",
+    doc: "Deliveries that one process has in flight at once; those that take longer than a second give up their place, up to sixteen times as many.",
   },
   CAURI_WEBHOOK_PARALLEL_ENDPOINT: {
     kind: "number",
@@ -380,6 +380,15 @@ export const SETTINGS = {
     default: "8",
     readers: ["webhooks"],
     doc: "Deliveries in flight to one endpoint at once, over all processes.",
+  },
+  CAURI_WEBHOOK_PARALLEL_ACCOUNT: {
+    kind: "number",
+    unit: "deliveries",
+    min: 10,
+    max: 10_000,
+    default: "40",
+    readers: ["webhooks"],
+    doc: "Deliveries in flight for one account at once, over all processes; its endpoints have equal shares.",
   },
 
   // Idempotency.

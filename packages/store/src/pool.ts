@@ -24,7 +24,16 @@ const DEFAULT_CONNECTIONS = 10;
  * that joins an array is planned without knowing how short it is, and once for a table that will grow: PostgreSQL then
  * reads the whole table for each batch.
  */
-const BY_INDEX = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
+const BY_INDEX = [
+  "enable_seqscan",
+  "enable_bitmapscan",
+  "enable_hashjoin",
+  "enable_mergejoin",
+  "enable_material",
+  "jit",
+]
+  .map((name) => `-c ${name}=off`)
+  .join(" ");
 
 /** A conflict is retried after 5, 10, 20, 40 ms (and as much again at random); a fifth one is a fault. */
 const MAX_ATTEMPTS = 5;

@@ -16,8 +16,8 @@ import { type RunningServer, startServer } from "@cauri/rpc/server";
 import { type Pool, transact } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
 import { deliveryService } from "./delivery-service.ts";
-import { type Event, insertDeliveries } from "./delivery-store.ts";
-import { insertEndpoint, lockAccount } from "./endpoint-store.ts";
+import { type Claimed, claimDue, type Event, endAttempts, insertDeliveries } from "./delivery-store.ts";
+import { endpointIds, insertEndpoint, lockAccount } from "./endpoint-store.ts";
 
 const settings = { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: "house", CAURI_DRAIN_MS: 1_000 };
 const START = Date.parse("2026-11-20T08:00:00Z");
@@ -75,12 +75,28 @@ async function happen(account: string, count: number): Promise<void> {
   await transact(pool, (tx) => insertDeliveries(tx, events));
 }
 
-/** Ends all that is pending, as attempts would. */
+/** Sends all that is pending; one failure is the last. */
 async function end(account: string, status: "failed" | "delivered"): Promise<void> {
-  await pool.query(
-    "update deliveries set status = $2, attempts = 5, ended_at = now() where account = $1 and status = 'pending'",
-    [account, status],
-  );
+  for (let all = await claim(account); all.length > 0; all = await claim(account))
+    for (const claimed of all) await finish(claimed, status);
+}
+
+async function claim(account: string, lease_ms = 20_000): Promise<Claimed[]> {
+  const endpoints = await endpointIds(pool, account);
+  const bounds = { limit: 100, per_endpoint: 100, per_account: 1_000, lease_ms };
+  // So many failures would suspend the endpoints, which is not the matter here.
+  await pool.query("update endpoints set consecutive_failures = 0, suspended_until = null where account = $1", [
+    account,
+  ]);
+  return transact(pool, (tx) => claimDue(tx, { ...bounds, endpoints, now: new Date(), patient: true }));
+}
+
+async function finish(claimed: Claimed, status: "failed" | "delivered"): Promise<void> {
+  const delivered = status === "delivered";
+  const error = delivered ? null : "answered 500";
+  const attempt = { delivered, status_code: delivered ? 200 : 500, duration_ms: 1, error, answer: null };
+  const rules = { ladder_s: [], suspend_ms: 0, now: new Date() };
+  await transact(pool, (tx) => endAttempts(tx, [{ claimed, attempt, at: new Date() }], rules));
 }
 
 function standing<T extends object>(answer: T | Refusal): T {
@@ -168,9 +184,7 @@ test("replay_delivery: a new round, once a word, and never of one that is pendin
   const ask = async (replayId: string) =>
     standing(await client.replayDelivery({ accountId: account, deliveryId, replayId }));
   const rounds = async () => {
-    const { rows } = await pool.query("select replay_id, attempts, lease_no from deliveries where id = $1", [
-      deliveryId,
-    ]);
+    const { rows } = await pool.query("select replay_id, attempts from deliveries where id = $1", [deliveryId]);
     return rows[0];
   };
   assert.equal((await ask("early")).status, "pending");
@@ -180,11 +194,52 @@ test("replay_delivery: a new round, once a word, and never of one that is pendin
   const again = await ask("click");
   assert.deepEqual([again.status, again.eventId, again.endedAt], ["pending", eventId, undefined]);
   assert.ok(woken > awake);
-  assert.deepEqual([(await rounds()).replay_id, (await rounds()).attempts], ["click", 0]);
+  assert.deepEqual(await rounds(), { replay_id: "click", attempts: 0 });
   await end(account, "delivered");
   assert.equal((await ask("click")).status, "delivered", "the second click comes after the delivery");
   const answers = await Promise.all(Array.from({ length: 16 }, () => ask("race")));
   assert.ok(answers.every(({ status }) => status === "pending"));
+  assert.equal((await claim(account)).length, 1, "it waits once");
+});
+
+test("replay_delivery: a result that comes late from the round before moves nothing", async () => {
+  const account = "acct_late";
+  await endpoint(account);
+  await happen(account, 1);
+  const [lost] = await claim(account, 0);
+  const [taken] = await claim(account);
+  assert.ok(lost !== undefined && taken !== undefined);
+  await finish(taken, "failed");
+  standing(await client.replayDelivery({ accountId: account, deliveryId: lost.id, replayId: "again" }));
+  await finish(lost, "delivered");
+  assert.equal((await list(account)).data[0]?.status, "pending");
+  const [replayed] = await claim(account);
+  await finish(lost, "failed");
+  assert.ok(replayed !== undefined && replayed.attempts === 0);
+  await finish(replayed, "delivered");
+  const [delivery] = (await list(account)).data;
+  assert.deepEqual([delivery?.status, delivery?.attempts.length], ["delivered", 4], "every attempt is in the log");
+});
+
+test("replay_deliveries: an operation's events begin their new round in order", async () => {
+  const account = "acct_ordered";
+  await endpoint(account);
+  await happen(account, 1);
+  const [first] = await claim(account);
+  assert.ok(first !== undefined);
+  await finish(first, "failed");
+  const second = { event: "payment.failed", account, mode: "live" as const, version: 2n, body: "{}" };
+  const rest = { event_id: newId("evt", 9_999), operation_id: first.about, occurred_at: new Date(START + 60_000) };
+  await transact(pool, (tx) => insertDeliveries(tx, [{ ...second, ...rest }]));
+  await end(account, "failed");
+  assert.equal(standing(await replay(account, "both", { from: new Date(START) })).replayed, 2);
+  const [one, none] = await claim(account);
+  assert.deepEqual([one?.version, none], [1n, undefined]);
+  if (one !== undefined) await finish(one, "delivered");
+  assert.deepEqual(
+    (await claim(account)).map(({ version }) => version),
+    [2n],
+  );
 });
 
 test("replay_deliveries: what failed, in batches that go on where they were interrupted, nothing twice", async () => {

@@ -22,7 +22,7 @@ import {
   type Status,
 } from "./log-store.ts";
 import { unknownEndpoint } from "./registration.ts";
-import { beginAnew, findReplayable, holdEndpoints } from "./replay-store.ts";
+import { beginAnew, findReplayable, lockEndpoints } from "./replay-store.ts";
 
 const PAGE = { usual: 25, most: 100 };
 /** Rows of one replay call: their locks are held for a moment, and a person sees progress. */
@@ -83,8 +83,9 @@ export function deliveryService({ pool, wake }: DeliveryRooms): Service {
       const wrong = checkReplayId(replayId);
       if (wrong !== null) return wrong;
       const replayed = await transact(pool, async (tx) => {
-        await holdEndpoints(tx, accountId, undefined);
-        if ((await readDelivery(tx, accountId, deliveryId)) === null) return unknownDelivery();
+        const ended = await readDelivery(tx, accountId, deliveryId);
+        const endpoints = ended === null ? [] : await lockEndpoints(tx, accountId, ended.endpoint_id);
+        if (endpoints.length === 0) return unknownDelivery();
         await beginAnew(tx, [deliveryId], replayId);
         return readDelivery(tx, accountId, deliveryId);
       });
@@ -113,7 +114,7 @@ async function replayBatch(pool: Pool, request: ReplayDeliveriesRequest): Promis
   const after = readCursor(list, request.cursor);
   if (isRefusal(after)) return after;
   return await transact(pool, async (tx) => {
-    const endpoints = await holdEndpoints(tx, account, endpoint_id);
+    const endpoints = await lockEndpoints(tx, account, endpoint_id);
     if (endpoints.length === 0 && endpoint_id !== undefined) return unknownEndpoint();
     const found = await findReplayable(tx, endpoints, {
       include_delivered: includeDelivered,

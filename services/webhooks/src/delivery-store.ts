@@ -1,10 +1,11 @@
 // SQL of deliveries: writing them once per event and endpoint, claiming what is due, fairly per endpoint, and writing
-// down how attempts ended. All hot statements take and give arrays.
+// down how attempts ended. All hot statements take and give arrays, and find every row by the one index of its table.
 
 import { deriveId } from "@cauri/money/ids";
 import type { Mode } from "@cauri/money/mode";
-import { pgBytesArray, pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
+import { pgBoolArray, pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
+import { logAttempts } from "./attempt-store.ts";
 import type { Attempt } from "./dialer.ts";
 import { afterAttempt, type Health, isSubscribed, nextAttemptAfter, SUSPEND_AFTER } from "./endpoint.ts";
 
@@ -23,7 +24,8 @@ export type Event = {
 /** What a runner holds while it sends. */
 export type Claimed = {
   readonly id: string;
-  readonly lease_no: number;
+  /** The attempt's own number: a runner whose lease was taken over no longer finds it. */
+  readonly no: bigint;
   readonly endpoint_id: bigint;
   readonly event_id: string;
   readonly event: string;
@@ -32,7 +34,12 @@ export type Claimed = {
   readonly attempts: number;
   readonly account: string;
   readonly occurred_at: Date;
+  readonly due_at: Date;
+  /** The operation that the event is about, and its version. */
+  readonly about: string;
+  readonly version: bigint;
   readonly url: string;
+  /** The endpoint's own: its secret is sealed for it. */
   readonly operation_id: string;
   readonly secret_sealed: Buffer;
   readonly previous_sealed: Buffer | null;
@@ -42,9 +49,9 @@ export type Claimed = {
 /** An attempt that was made; `at` is when it began, in real time. */
 export type Ended = { readonly claimed: Claimed; readonly attempt: Attempt; readonly at: Date };
 
-/** Writes one delivery per event and endpoint that wants it; events seen before add nothing. Answers how many were new. */
-export async function insertDeliveries(tx: Tx, events: readonly Event[]): Promise<number> {
-  if (events.length === 0) return 0;
+/** Writes one delivery per event and endpoint that wants it; events seen before add nothing. Answers whose are new. */
+export async function insertDeliveries(tx: Tx, events: readonly Event[]): Promise<readonly bigint[]> {
+  if (events.length === 0) return [];
   // The key-share lock keeps an endpoint from being deleted between this look and the insert.
   const { rows: endpoints } = await tx.query<Subscriber>(
     `select id, account, subscribed_events, created_at from endpoints
@@ -56,15 +63,23 @@ export async function insertDeliveries(tx: Tx, events: readonly Event[]): Promis
       .filter((endpoint) => endpoint.account === event.account && wants(endpoint, event))
       .map(({ id }) => ({ event, endpoint_id: id })),
   );
-  if (pairs.length === 0) return 0;
-  const { rowCount } = await tx.query(
-    `insert into deliveries (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at, due_at)
-     select i.id, i.endpoint_id, i.event_id, i.account, i.mode, i.event, i.operation_id, i.version, i.body, i.occurred_at,
-            now_of(i.account, i.mode)
-       from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
-                   $9::text[], $10::timestamptz[])
-         as i (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at)
-     on conflict (endpoint_id, event_id) do nothing`,
+  if (pairs.length === 0) return [];
+  const { rows } = await tx.query<{ endpoint_id: bigint }>(
+    `with made as (
+       insert into deliveries (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at, due_at)
+       select i.id, i.endpoint_id, i.event_id, i.account, i.mode, i.event, i.operation_id, i.version, i.body, i.occurred_at,
+              now_of(i.account, i.mode)
+         from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+                     $9::text[], $10::timestamptz[])
+           as i (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at)
+       on conflict (endpoint_id, event_id) do nothing
+       returning id, endpoint_id, mode, due_at, operation_id, version),
+     first as (
+       insert into firsts (endpoint_id, operation_id, version, delivery_id)
+       select endpoint_id, operation_id, version, id from made)
+     insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
+     select endpoint_id, mode, due_at, id, operation_id, version, 0 from made
+     returning endpoint_id`,
     [
       pgTextArray(pairs.map(({ event, endpoint_id }) => deriveId("dl", event.event_id, String(endpoint_id)))),
       pgNumArray(pairs.map(({ endpoint_id }) => endpoint_id)),
@@ -78,7 +93,7 @@ export async function insertDeliveries(tx: Tx, events: readonly Event[]): Promis
       pgTimeArray(pairs.map(({ event }) => event.occurred_at)),
     ],
   );
-  return rowCount ?? 0;
+  return rows.map(({ endpoint_id }) => endpoint_id);
 }
 
 type Subscriber = {
@@ -97,14 +112,38 @@ function wants({ subscribed_events: names, created_at }: Subscriber, { event, oc
   return isSubscribed(names, event);
 }
 
+/** Endpoints that something is due for now; hops from endpoint to endpoint, however much waits at each. */
+export async function waitingEndpoints(db: Queryable, now: Date): Promise<bigint[]> {
+  const { rows } = await db.query<{ id: bigint }>(
+    `with recursive waiting as (
+       (select endpoint_id from queue order by endpoint_id limit 1)
+       union all
+       select (select q.endpoint_id from queue q where q.endpoint_id > w.endpoint_id order by q.endpoint_id limit 1)
+         from waiting w where w.endpoint_id is not null)
+     select e.id from waiting w join endpoints e on e.id = w.endpoint_id
+      where e.is_active and (e.suspended_until is null or e.suspended_until <= $1)
+        and exists (select 1 from (values ('live'), ('test')) m (mode) cross join lateral (
+                      select 1 from queue q where q.endpoint_id = e.id and q.mode = m.mode
+                         and q.due_at <= now_of(e.account, m.mode) limit 1) h)`,
+    [now],
+  );
+  return rows.map(({ id }) => id);
+}
+
 export type ClaimOptions = {
+  /** The endpoints to look at: which of them may get something is found out under their locks. */
+  readonly endpoints: readonly bigint[];
   readonly limit: number;
   /** Attempts under way at one endpoint, over all replicas. */
   readonly per_endpoint: number;
+  /** Attempts under way for one account, over all replicas: its endpoints share them evenly, so that none takes all. */
+  readonly per_account: number;
   /** Longer than an attempt can take: a runner that lives never loses its lease. */
   readonly lease_ms: number;
-  /** Only this account's, for its test clock: what another runner holds just now is waited for, not passed over. */
-  readonly account?: string;
+  /** Real time, by which endpoints are suspended. */
+  readonly now: Date;
+  /** For a drain: an endpoint that another runner is at just now is waited for, not passed over. */
+  readonly patient?: boolean;
 };
 
 /**
@@ -113,20 +152,10 @@ export type ClaimOptions = {
  * the cap nor the 20th failure can be passed by two replicas. With the counter at 20 one probe goes out.
  */
 export async function claimDue(tx: Tx, options: ClaimOptions): Promise<Claimed[]> {
-  const { rows: ready } = await tx.query<{ id: bigint }>(
-    `with recursive waiting as (
-       (select endpoint_id from deliveries where status = 'pending' order by endpoint_id limit 1)
-       union all
-       select (select d.endpoint_id from deliveries d
-                where d.status = 'pending' and d.endpoint_id > w.endpoint_id order by d.endpoint_id limit 1)
-         from waiting w where w.endpoint_id is not null)
-     select e.id from endpoints e
-      where e.id in (select endpoint_id from waiting)
-        and e.is_active and (e.suspended_until is null or e.suspended_until <= statement_timestamp())
-        and ($1::text is null or e.account = $1)
-        for no key update of e ${options.account === undefined ? "skip locked" : ""}`,
-    [options.account ?? null],
-  );
+  const { rows: ready } = await tx.query<{ id: bigint }>(options.patient === true ? LOCK_PATIENTLY : LOCK, [
+    pgNumArray(options.endpoints),
+    options.now,
+  ]);
   if (ready.length === 0) return [];
   const { rows } = await tx.query<Claimed>(CLAIM, [
     pgNumArray(ready.map(({ id }) => id)),
@@ -134,43 +163,63 @@ export async function claimDue(tx: Tx, options: ClaimOptions): Promise<Claimed[]
     SUSPEND_AFTER,
     options.limit,
     options.lease_ms,
+    options.per_account,
   ]);
   return rows;
 }
 
-/** An event waits while an earlier one of its operation has not had its first attempt; one being retried is overtaken. */
+const LOCK_PATIENTLY = `
+  select id from endpoints
+   where id = any($1::bigint[]) and is_active and (suspended_until is null or suspended_until <= $2)
+   order by id for no key update`;
+const LOCK = `${LOCK_PATIENTLY} skip locked`;
+
+/**
+ * An event waits while an earlier one of its operation has not had its first attempt; one being retried is overtaken.
+ * The limit is shared out in turns: every endpoint's first, then every endpoint's second, and so on.
+ */
 const CLAIM = `
-  with ready as (
+  with ready as materialized (
     select e.id, e.account, e.url, e.secret_sealed, e.standard_headers, e.operation_id,
            case when e.previous_until > statement_timestamp() then e.previous_sealed end as previous_sealed,
-           greatest(1, least($2, $3 - e.consecutive_failures)) - (
-             select count(f.id) from deliveries f
+           greatest(1, least($2::bigint, $3::bigint - e.consecutive_failures,
+                             $6::bigint / (select count(s.id) from endpoints s where s.account = e.account))) - (
+             select count(f.no) from flights f
               where f.endpoint_id = e.id and f.lease_until > statement_timestamp()) as room
-      from endpoints e
-     where e.id = any($1::bigint[]) and e.is_active
-       and (e.suspended_until is null or e.suspended_until <= statement_timestamp())),
-  due as (
-    select p.id, p.place, r.url, r.secret_sealed, r.previous_sealed, r.standard_headers, r.operation_id as endpoint_operation
-      from ready r cross join lateral (
-        select d.id, row_number() over (order by d.due_at, d.version, d.id) as place
-          from (values ('live'), ('test')) m (mode) cross join lateral (
-            select d.id, d.due_at, d.version from deliveries d
-             where d.endpoint_id = r.id and d.mode = m.mode and d.status = 'pending'
-               and d.due_at <= now_of(r.account, m.mode)
-               and (d.lease_until is null or d.lease_until <= statement_timestamp())
-               and (d.attempts > 0 or not exists (
-                 select 1 from deliveries b
-                  where b.endpoint_id = d.endpoint_id and b.operation_id = d.operation_id and b.version < d.version
-                    and b.status = 'pending' and b.attempts = 0))
-             order by d.due_at limit greatest(r.room, 0)) d) p
-     where p.place <= r.room
-     order by p.place limit $4)
-  update deliveries d
-     set lease_until = statement_timestamp() + $5::bigint * interval '1 millisecond', lease_no = d.lease_no + 1
-    from due
-   where d.id = due.id
-  returning d.id, d.lease_no, d.endpoint_id, d.event_id, d.event, d.mode, d.body, d.attempts, d.account, d.occurred_at,
-            due.url, due.secret_sealed, due.previous_sealed, due.standard_headers, due.endpoint_operation as operation_id`;
+      from endpoints e where e.id = any($1::bigint[])),
+  due as materialized (
+    select t.*, nextval('flight_numbers') as no from (
+      select p.*, r.url, r.secret_sealed, r.previous_sealed, r.standard_headers, r.operation_id as endpoint_operation
+        from ready r cross join lateral (
+          select h.* from (values ('live'), ('test')) m (mode) cross join lateral (
+            select w.endpoint_id, w.delivery_id, w.due_at, row_number() over (order by w.due_at, w.delivery_id) as turn
+              from queue w
+             where w.endpoint_id = r.id and w.mode = m.mode and w.due_at <= now_of(r.account, m.mode)
+               and not exists (
+                 select 1 from flights f where f.endpoint_id = w.endpoint_id and f.delivery_id = w.delivery_id
+                    and f.lease_until > statement_timestamp())
+               and (w.attempts > 0 or not exists (
+                 select 1 from firsts b where b.endpoint_id = w.endpoint_id and b.operation_id = w.operation_id
+                    and b.version < w.version))
+             order by w.due_at, w.delivery_id limit r.room) h
+           order by h.turn limit r.room) p
+       where r.room > 0
+       order by p.turn limit $4) t),
+  flown as (
+    insert into flights (endpoint_id, delivery_id, no, lease_until)
+    select endpoint_id, delivery_id, no, statement_timestamp() + $5::bigint * interval '1 millisecond' from due
+    on conflict (endpoint_id, delivery_id) do update set no = excluded.no, lease_until = excluded.lease_until)
+  select d.id, due.no, d.endpoint_id, d.event_id, d.event, d.mode, d.body, d.attempts, d.account, d.occurred_at,
+         due.due_at, d.operation_id as about, d.version, due.url, due.secret_sealed, due.previous_sealed, due.standard_headers,
+         due.endpoint_operation as operation_id
+    from due join deliveries d on d.id = due.delivery_id`;
+
+export type Rules = {
+  readonly ladder_s: readonly number[];
+  readonly suspend_ms: number;
+  /** Real time, by which endpoints are suspended. */
+  readonly now: Date;
+};
 
 /**
  * Writes down how attempts ended, in the order in which they did: the delivery's next step, and its endpoint's counter
@@ -180,53 +229,106 @@ const CLAIM = `
 export async function endAttempts(
   tx: Tx,
   ended: readonly Ended[],
-  rules: { readonly ladder_s: readonly number[]; readonly suspend_ms: number },
+  rules: Rules,
 ): Promise<readonly { endpoint_id: bigint; suspended_until: Date }[]> {
-  const { rows } = await tx.query<Health & { id: bigint; now: Date }>(
-    `select id, consecutive_failures, suspended_until, clock_timestamp() as now
-       from endpoints where id = any($1::bigint[]) order by id for no key update`,
-    [pgNumArray([...new Set(ended.map(({ claimed }) => claimed.endpoint_id))])],
+  const [{ rows }, landed] = await Promise.all([
+    tx.query<Health & { id: bigint }>(
+      `select id, consecutive_failures, suspended_until
+         from endpoints where id = any($1::bigint[]) order by id for no key update`,
+      [pgNumArray([...new Set(ended.map(({ claimed }) => claimed.endpoint_id))])],
+    ),
+    endFlights(
+      tx,
+      ended.map(({ claimed }) => claimed),
+    ),
+  ]);
+  const standing = new Map<bigint, Outcome>(
+    rows.map((row) => [row.id, { health: row, succeeded: false, failed: false }]),
   );
-  const health = new Map<bigint, Health>(rows.map((row) => [row.id, row]));
-  const now = rows[0]?.now ?? new Date(0);
   for (const { claimed, attempt } of ended) {
-    const before = health.get(claimed.endpoint_id);
-    if (before !== undefined)
-      health.set(claimed.endpoint_id, afterAttempt(before, attempt.delivered, now, rules.suspend_ms));
+    const outcome = standing.get(claimed.endpoint_id);
+    if (outcome === undefined) continue;
+    outcome.health = afterAttempt(outcome.health, attempt.delivered, rules.now, rules.suspend_ms);
+    outcome.succeeded ||= attempt.delivered;
+    outcome.failed ||= !attempt.delivered;
   }
-  await writeHealth(tx, health, ended, now);
-  await writeResults(tx, ended, rules.ladder_s);
-  await logAttempts(tx, ended);
+  const own = ended.filter(({ claimed }) => landed.has(claimed.no) && standing.has(claimed.endpoint_id));
+  await Promise.all([
+    writeHealth(tx, standing, rules.now),
+    ...(own.length === 0 ? [] : [leaveQueue(tx, own), writeResults(tx, own, rules.ladder_s), leaveFirsts(tx, own)]),
+    logAttempts(tx, ended),
+  ]);
   return rows.flatMap((row) => {
-    const until = health.get(row.id)?.suspended_until ?? null;
+    const until = standing.get(row.id)?.health.suspended_until ?? null;
     return until !== null && until !== row.suspended_until ? [{ endpoint_id: row.id, suspended_until: until }] : [];
   });
 }
 
-async function writeHealth(
-  tx: Tx,
-  health: ReadonlyMap<bigint, Health>,
-  ended: readonly Ended[],
-  now: Date,
-): Promise<void> {
-  const has = (id: bigint, delivered: boolean) =>
-    ended.some(({ claimed, attempt }) => claimed.endpoint_id === id && attempt.delivered === delivered);
-  const entries = [...health.entries()];
+type Outcome = { health: Health; succeeded: boolean; failed: boolean };
+
+/** Ends the leases that are still these runners' own, and tells which those were; also given back unused at a stop. */
+export async function endFlights(db: Queryable, claimed: readonly Claimed[]): Promise<ReadonlySet<bigint>> {
+  const { rows } = await db.query<{ no: bigint }>(
+    `delete from flights f using unnest($1::bigint[], $2::text[], $3::bigint[]) as r (endpoint_id, id, no)
+      where f.endpoint_id = r.endpoint_id and f.delivery_id = r.id and f.no = r.no
+     returning f.no`,
+    [
+      pgNumArray(claimed.map(({ endpoint_id }) => endpoint_id)),
+      pgTextArray(claimed.map(({ id }) => id)),
+      pgNumArray(claimed.map(({ no }) => no)),
+    ],
+  );
+  return new Set(rows.map(({ no }) => no));
+}
+
+async function writeHealth(tx: Tx, standing: ReadonlyMap<bigint, Outcome>, now: Date): Promise<void> {
+  const outcomes = [...standing.values()];
   await tx.query(
     `update endpoints e
         set consecutive_failures = h.failures, suspended_until = h.suspended_until, last_delivery_at = $6,
-            last_success_at = case when h.has_success then $6 else e.last_success_at end,
-            last_failure_at = case when h.has_failure then $6 else e.last_failure_at end
+            last_success_at = case when h.succeeded then $6 else e.last_success_at end,
+            last_failure_at = case when h.failed then $6 else e.last_failure_at end
        from unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::boolean[], $5::boolean[])
-         as h (id, failures, suspended_until, has_success, has_failure)
+         as h (id, failures, suspended_until, succeeded, failed)
       where e.id = h.id`,
     [
-      pgNumArray(entries.map(([id]) => id)),
-      pgNumArray(entries.map(([, { consecutive_failures }]) => consecutive_failures)),
-      pgTimeArray(entries.map(([, { suspended_until }]) => suspended_until)),
-      entries.map(([id]) => has(id, true)),
-      entries.map(([id]) => has(id, false)),
+      pgNumArray([...standing.keys()]),
+      pgNumArray(outcomes.map(({ health }) => health.consecutive_failures)),
+      pgTimeArray(outcomes.map(({ health }) => health.suspended_until)),
+      pgBoolArray(outcomes.map(({ succeeded }) => succeeded)),
+      pgBoolArray(outcomes.map(({ failed }) => failed)),
       now,
+    ],
+  );
+}
+
+async function leaveQueue(tx: Tx, ended: readonly Ended[]): Promise<void> {
+  await tx.query(
+    `delete from queue q using unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[])
+        as r (endpoint_id, mode, due_at, id)
+      where q.endpoint_id = r.endpoint_id and q.mode = r.mode and q.due_at = r.due_at and q.delivery_id = r.id`,
+    [
+      pgNumArray(ended.map(({ claimed }) => claimed.endpoint_id)),
+      pgTextArray(ended.map(({ claimed }) => claimed.mode)),
+      pgTimeArray(ended.map(({ claimed }) => claimed.due_at)),
+      pgTextArray(ended.map(({ claimed }) => claimed.id)),
+    ],
+  );
+}
+
+/** After the first attempt later events of the operation need wait no longer, however it ended. */
+async function leaveFirsts(tx: Tx, ended: readonly Ended[]): Promise<void> {
+  const first = ended.filter(({ claimed }) => claimed.attempts === 0).map(({ claimed }) => claimed);
+  await tx.query(
+    `delete from firsts f using unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
+        as r (endpoint_id, operation_id, version, id)
+      where f.endpoint_id = r.endpoint_id and f.operation_id = r.operation_id and f.version = r.version
+        and f.delivery_id = r.id`,
+    [
+      pgNumArray(first.map(({ endpoint_id }) => endpoint_id)),
+      pgTextArray(first.map(({ about }) => about)),
+      pgNumArray(first.map(({ version }) => version)),
+      pgTextArray(first.map(({ id }) => id)),
     ],
   );
 }
@@ -236,117 +338,25 @@ async function writeResults(tx: Tx, ended: readonly Ended[], ladder_s: readonly 
     attempt.delivered ? null : nextAttemptAfter(claimed.attempts + 1, ladder_s),
   );
   await tx.query(
-    `update deliveries d
-        set attempts = d.attempts + 1, lease_until = null, last_error = r.error, last_status_code = r.status_code,
-            status = case when r.delivered then 'delivered' when r.next_ms is null then 'failed' else 'pending' end,
-            ended_at = case when r.delivered or r.next_ms is null then now_of(d.account, d.mode) end,
-            due_at = case when r.next_ms is null then d.due_at
-                          else now_of(d.account, d.mode) + r.next_ms * interval '1 millisecond' end
-       from unnest($1::text[], $2::int[], $3::boolean[], $4::bigint[], $5::text[], $6::int[])
-         as r (id, lease_no, delivered, next_ms, error, status_code)
-      where d.id = r.id and d.lease_no = r.lease_no and d.status = $7`,
+    `with moved as (
+       update deliveries d
+          set attempts = d.attempts + 1, last_error = r.error, last_status_code = r.status_code,
+              status = case when r.delivered then 'delivered' when r.next_ms is null then 'failed' else 'pending' end,
+              ended_at = case when r.delivered or r.next_ms is null then now_of(d.account, d.mode) end,
+              due_at = case when r.next_ms is null then d.due_at
+                            else now_of(d.account, d.mode) + r.next_ms * interval '1 millisecond' end
+         from unnest($1::text[], $2::boolean[], $3::bigint[], $4::text[], $5::int[])
+           as r (id, delivered, next_ms, error, status_code)
+        where d.id = r.id
+       returning d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version, d.attempts, d.status)
+     insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
+     select endpoint_id, mode, due_at, id, operation_id, version, attempts from moved where status = 'pending'`,
     [
       pgTextArray(ended.map(({ claimed }) => claimed.id)),
-      pgNumArray(ended.map(({ claimed }) => claimed.lease_no)),
-      ended.map(({ attempt }) => attempt.delivered),
+      pgBoolArray(ended.map(({ attempt }) => attempt.delivered)),
       pgNumArray(next),
       pgTextArray(ended.map(({ attempt }) => attempt.error)),
       pgNumArray(ended.map(({ attempt }) => attempt.status_code)),
-      // A parameter, so that the rows are found by their ids and never by an index of all that is pending.
-      "pending",
     ],
   );
-}
-
-/** The days of the log of attempts that there are tables for, as the migration made them. */
-const LOG_DAYS = 64;
-
-/** One row each in the day's table; the stamps are in the delivery's own clock, as everything else that a merchant sees. */
-async function logAttempts(tx: Tx, ended: readonly Ended[]): Promise<void> {
-  await tx.query(
-    `insert into attempts (slot, delivery_id, endpoint_id, at, duration_ms, status_code, error, answer)
-     select mod(floor(extract(epoch from r.at) / 86400)::bigint, ${LOG_DAYS}), r.delivery_id, r.endpoint_id,
-            r.at + (now_of(r.account, r.mode) - date_trunc('milliseconds', statement_timestamp())),
-            r.duration_ms, r.status_code, r.error, r.answer
-       from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::timestamptz[], $6::int[], $7::int[], $8::text[],
-                   $9::bytea[])
-         as r (delivery_id, endpoint_id, account, mode, at, duration_ms, status_code, error, answer)`,
-    [
-      pgTextArray(ended.map(({ claimed }) => claimed.id)),
-      pgNumArray(ended.map(({ claimed }) => claimed.endpoint_id)),
-      pgTextArray(ended.map(({ claimed }) => claimed.account)),
-      pgTextArray(ended.map(({ claimed }) => claimed.mode)),
-      pgTimeArray(ended.map(({ at }) => at)),
-      pgNumArray(ended.map(({ attempt }) => attempt.duration_ms)),
-      pgNumArray(ended.map(({ attempt }) => attempt.status_code)),
-      pgTextArray(ended.map(({ attempt }) => attempt.error)),
-      pgBytesArray(ended.map(({ attempt }) => attempt.answer)),
-    ],
-  );
-}
-
-/** Empties the days of the log that are older than these; answers how many it emptied. */
-export async function forgetAttempts(db: Queryable, keep_days: number): Promise<number> {
-  // Today, the days before it that are kept, and tomorrow, which another machine's clock may have reached.
-  const { rows } = await db.query<{ slot: number }>(
-    `select slot from generate_series(0, ${LOG_DAYS - 1}) as slot
-      where exists (select 1 from attempts a where a.slot = slot.slot)
-        and not exists (select 1 from generate_series(-1, $1::int) as ago
-                         where mod(floor(extract(epoch from now()) / 86400)::bigint - ago, ${LOG_DAYS}) = slot.slot)`,
-    [keep_days],
-  );
-  for (const { slot } of rows) await db.query(`truncate attempts_${String(slot).padStart(2, "0")}`);
-  return rows.length;
-}
-
-/** Gives leases back unused: the process stops before it sent. */
-export async function returnLeases(db: Queryable, claimed: readonly Claimed[]): Promise<void> {
-  await db.query(
-    `update deliveries d set lease_until = null
-       from unnest($1::text[], $2::int[]) as r (id, lease_no) where d.id = r.id and d.lease_no = r.lease_no`,
-    [pgTextArray(claimed.map(({ id }) => id)), pgNumArray(claimed.map(({ lease_no }) => lease_no))],
-  );
-}
-
-/** Fails what waited too long for an endpoint that is switched off or suspended; it can be replayed later. */
-export async function failOverdue(db: Queryable, keep_ms: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `update deliveries d
-        set status = 'failed', ended_at = now_of(d.account, d.mode), last_error = 'waited too long for its endpoint'
-       from endpoints e
-      where e.id = d.endpoint_id and (not e.is_active or e.suspended_until > statement_timestamp())
-        and d.status = 'pending' and (d.lease_until is null or d.lease_until <= statement_timestamp())
-        and d.due_at <= now_of(d.account, d.mode) - $1::bigint * interval '1 millisecond'`,
-    [keep_ms],
-  );
-  return rowCount ?? 0;
-}
-
-/** What an SRE looks at first: how much waits, how old the oldest due one is, how many endpoints are suspended. */
-export async function readQueue(db: Queryable): Promise<{ waiting: number; oldest_due_s: number; suspended: number }> {
-  const { rows } = await db.query<{ waiting: bigint; oldest_due_s: number; suspended: bigint }>(
-    `select (select count(id) from deliveries where status = 'pending') as waiting,
-            coalesce((select extract(epoch from max(now_of(d.account, d.mode) - d.due_at))::float8
-                        from deliveries d join endpoints e on e.id = d.endpoint_id
-                       where d.status = 'pending' and d.due_at <= now_of(d.account, d.mode) and e.is_active
-                         and (e.suspended_until is null or e.suspended_until <= statement_timestamp())), 0) as oldest_due_s,
-            (select count(id) from endpoints where suspended_until > statement_timestamp()) as suspended`,
-  );
-  const row = rows[0];
-  return {
-    waiting: Number(row?.waiting ?? 0n),
-    oldest_due_s: row?.oldest_due_s ?? 0,
-    suspended: Number(row?.suspended ?? 0n),
-  };
-}
-
-/** Forgets ended deliveries after this time; what waits is never forgotten. */
-export async function forgetEnded(db: Queryable, older_than_ms: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from deliveries where id in (
-       select id from deliveries where status <> 'pending' and ended_at < now() - $1::bigint * interval '1 millisecond'
-        order by ended_at limit 1000)`,
-    [older_than_ms],
-  );
-  return rowCount ?? 0;
 }

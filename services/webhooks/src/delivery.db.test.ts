@@ -7,21 +7,29 @@ import { newId } from "@cauri/money/ids";
 import { setOffset } from "@cauri/store/clock";
 import { type Pool, transact } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
+import { forgetAttempts } from "./attempt-store.ts";
 import {
   type Claimed,
   claimDue,
   type Ended,
   type Event,
   endAttempts,
-  failOverdue,
-  forgetAttempts,
   insertDeliveries,
-  readQueue,
+  waitingEndpoints,
 } from "./delivery-store.ts";
-import { type Endpoint, findById, insertEndpoint, lockAccount, reinstate } from "./endpoint-store.ts";
+import {
+  deleteEndpoint,
+  type Endpoint,
+  endpointIds,
+  findById,
+  insertEndpoint,
+  lockAccount,
+  reinstate,
+} from "./endpoint-store.ts";
+import { failOverdue, forgetRemoved, readQueue } from "./upkeep-store.ts";
 
 const RULES = { ladder_s: [60, 300, 1800, 7200], suspend_ms: 3_600_000 };
-const CLAIM = { limit: 100, per_endpoint: 8, lease_ms: 20_000 };
+const CLAIM = { limit: 100, per_endpoint: 8, per_account: 40, lease_ms: 20_000 };
 
 let database: TestDatabase;
 let pool: Pool;
@@ -64,9 +72,11 @@ function event(account: string, operation_id: string, version: number, name = "p
   };
 }
 
-const insert = (...events: Event[]) => transact(pool, (tx) => insertDeliveries(tx, events));
-const claim = (account: string, more: Partial<typeof CLAIM> = {}) =>
-  transact(pool, (tx) => claimDue(tx, { ...CLAIM, ...more, account }));
+const insert = async (...events: Event[]) => (await transact(pool, (tx) => insertDeliveries(tx, events))).length;
+const claim = async (account: string, more: Partial<typeof CLAIM> = {}) => {
+  const endpoints = await endpointIds(pool, account);
+  return transact(pool, (tx) => claimDue(tx, { ...CLAIM, ...more, endpoints, now: new Date(), patient: true }));
+};
 const ended = (claimed: Claimed, delivered: boolean): Ended => ({
   claimed,
   attempt: {
@@ -78,7 +88,7 @@ const ended = (claimed: Claimed, delivered: boolean): Ended => ({
   },
   at: new Date(),
 });
-const end = (...all: Ended[]) => transact(pool, (tx) => endAttempts(tx, all, RULES));
+const end = (...all: Ended[]) => transact(pool, (tx) => endAttempts(tx, all, { ...RULES, now: new Date() }));
 const read = async (of: Endpoint) => {
   const found = await findById(pool, of.account, of.id);
   assert.ok(found !== null);
@@ -185,7 +195,7 @@ test("crash: a lease that ran out is taken by another, and the first runner's la
   const [lost] = await claim(account, { lease_ms: 1 });
   await new Promise((wake) => setTimeout(wake, 20));
   const [taken] = await claim(account);
-  assert.ok(lost !== undefined && taken !== undefined && lost.id === taken.id && taken.lease_no === lost.lease_no + 1);
+  assert.ok(lost !== undefined && taken !== undefined && lost.id === taken.id && taken.no > lost.no);
   await end(ended(lost, false));
   assert.equal((await read(at)).consecutive_failures, 1);
   await end(ended(taken, true));
@@ -227,10 +237,10 @@ test("inactive: events wait and burn no attempt; what waited beyond 72 hours is 
   await pool.query("update endpoints set is_active = false where id = $1", [at.id]);
   await insert(event(account, "pay_1", 1));
   assert.deepEqual(await claim(account), []);
-  await failOverdue(pool, 259_200_000);
-  assert.equal((await readQueue(pool)).waiting > 0, true);
+  await failOverdue(pool, 259_200_000, new Date());
+  assert.equal((await readQueue(pool, new Date())).waiting > 0, true);
   await advance(account, 259_201_000);
-  await failOverdue(pool, 259_200_000);
+  await failOverdue(pool, 259_200_000, new Date());
   const { rows } = await pool.query("select status, attempts from deliveries where account = $1", [account]);
   assert.deepEqual(rows, [{ status: "failed", attempts: 0 }]);
 });
@@ -239,7 +249,23 @@ test("deleted in between: results of an endpoint that is gone change nothing and
   const account = "acct_gone";
   const at = await endpoint(account);
   await insert(event(account, "pay_1", 1));
-  const claimed = await claim(account);
-  await pool.query("delete from endpoints where id = $1", [at.id]);
-  await end(...claimed.map((each) => ended(each, true)));
+  await insert(event(account, "pay_2", 1));
+  const claimed = await claim(account, { limit: 1 });
+  assert.ok(await deleteEndpoint(pool, account, at.id));
+  assert.equal((await waitingEndpoints(pool, new Date())).includes(at.id), false);
+  await end(...claimed.map((each) => ended(each, false)));
+  while ((await forgetRemoved(pool)) !== null);
+  for (const table of ["deliveries", "queue", "firsts", "flights"]) {
+    const { rowCount } = await pool.query(`select 1 from ${table} where endpoint_id = $1`, [at.id]);
+    assert.equal(rowCount, 0, table);
+  }
+});
+
+test("claim_due: an account's endpoints share its attempts evenly, whatever one of them has waiting", async () => {
+  const account = "acct_share";
+  const [one, two, three] = [await endpoint(account), await endpoint(account), await endpoint(account)];
+  await insert(...Array.from({ length: 30 }, (_, i) => event(account, `pay_${i}`, 1)));
+  const claimed = await claim(account, { per_account: 10 });
+  const at = (of: Endpoint) => claimed.filter(({ endpoint_id }) => endpoint_id === of.id).length;
+  assert.deepEqual([at(one), at(two), at(three)], [3, 3, 3]);
 });

@@ -9,8 +9,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { serverIdentity, writeAuthority } from "../../../test/authority.ts";
-import { type Dialer, openDialer, type Resolve } from "./dialer.ts";
+import { type Dialer, openDialer } from "./dialer.ts";
 import { parseNetworks } from "./guard.ts";
+import type { Resolve } from "./resolver.ts";
 
 const LOOPBACK = parseNetworks("127.0.0.0/8");
 let folder: string;

@@ -2,11 +2,11 @@
 // dialled, so that a name can't be rebound between check and connect. Redirects are answers like others. Time, header
 // and body sizes are bounded; the certificate is verified.
 
-import { type LookupAddress, lookup as systemLookup } from "node:dns";
-import { isIP, type LookupFunction } from "node:net";
-import { rootCertificates } from "node:tls";
-import { Agent, type Dispatcher } from "undici";
+import type { LookupFunction, Socket } from "node:net";
+import { createSecureContext, rootCertificates } from "node:tls";
+import { Agent, buildConnector, type Dispatcher } from "undici";
 import { literalOf, type Network, whyForbidden } from "./guard.ts";
+import { openResolver, type Resolve } from "./resolver.ts";
 
 /** Of the answer's body no more is read. */
 const MAX_BODY_BYTES = 65_536;
@@ -25,8 +25,6 @@ export type Attempt = {
   /** The first 2 KiB of the answer's body as they came; null when no answer came. */
   readonly answer: Buffer | null;
 };
-
-export type Resolve = (hostname: string) => Promise<readonly LookupAddress[]>;
 
 export type Dialer = {
   /** Posts a body; never throws: whatever happens is an attempt with its error. */
@@ -48,19 +46,12 @@ export type DialerOptions = {
 
 class Forbidden extends Error {
   override readonly name = "Forbidden";
-  readonly code = "CAURI_FORBIDDEN_ADDRESS";
 }
 
 export function openDialer(options: DialerOptions): Dialer {
-  const { allowed, timeout_ms, resolve = resolveBySystem } = options;
+  const { allowed, timeout_ms, resolve = openResolver() } = options;
   const agent = new Agent({
-    connect: {
-      lookup: guardedLookup(resolve, allowed),
-      minVersion: "TLSv1.2",
-      rejectUnauthorized: true,
-      timeout: timeout_ms,
-      ...(options.ca === undefined ? {} : { ca: [...rootCertificates, options.ca] }),
-    },
+    connect: guardedConnector(options, resolve),
     allowH2: false,
     headersTimeout: timeout_ms,
     bodyTimeout: timeout_ms,
@@ -69,65 +60,113 @@ export function openDialer(options: DialerOptions): Dialer {
     pipelining: 1,
   });
   return {
-    post: (url, headers, body) => attempt(agent, url, headers, body, allowed, timeout_ms),
+    post: (url, headers, body) =>
+      new Promise((settle) => {
+        const exchange = new Exchange(timeout_ms, settle);
+        const { origin, pathname, search } = new URL(url);
+        agent.dispatch({ origin, path: pathname + search, method: "POST", headers, body }, exchange);
+      }),
     whyForbidden: (url) => whyHostForbidden(new URL(url), allowed, resolve),
     close: () => agent.destroy(),
   };
 }
 
-async function attempt(
-  agent: Dispatcher,
-  url: string,
-  headers: Readonly<Record<string, string>>,
-  body: string,
-  allowed: readonly Network[],
-  timeout_ms: number,
-): Promise<Attempt> {
-  const started = performance.now();
-  const done = (status_code: number | null, error: string | null, kept: Buffer | null = null): Attempt => ({
-    delivered: error === null,
-    status_code,
-    duration_ms: Math.round(performance.now() - started),
-    error,
-    answer: kept,
+/**
+ * Every socket is opened here. A literal address is never looked up, so it is checked before; a name's answers are
+ * checked in the look-up; and what is connected at last is looked at once more, whatever brought it about.
+ */
+function guardedConnector({ allowed, ca, timeout_ms }: DialerOptions, resolve: Resolve): buildConnector.connector {
+  // One context for all sockets: read from its text for each of them, the authorities' list costs 10 ms a handshake.
+  const trusted = ca === undefined ? {} : { ca: [...rootCertificates, ca] };
+  const connect = buildConnector({
+    lookup: guardedLookup(resolve, allowed),
+    secureContext: createSecureContext({ minVersion: "TLSv1.2", ...trusted }),
+    rejectUnauthorized: true,
+    timeout: timeout_ms,
+    allowH2: false,
   });
-  const { hostname, origin, pathname, search } = new URL(url);
-  // A literal is never looked up, so it is checked here.
-  const literal = literalOf(hostname);
-  const why = literal === null ? null : whyForbidden(literal, allowed);
-  if (why !== null) return done(null, `refused to connect: ${why}`);
-  try {
-    const answer = await agent.request({
-      origin,
-      path: pathname + search,
-      method: "POST",
-      headers: { ...headers },
-      body,
-      signal: AbortSignal.timeout(timeout_ms),
+  return (target, callback) => {
+    const literal = literalOf(target.hostname);
+    const why = literal === null ? null : whyForbidden(literal, allowed);
+    if (why !== null) {
+      queueMicrotask(() => callback(new Forbidden(why), null));
+      return;
+    }
+    connect(target, (error, socket) => {
+      if (error !== null) return callback(error, null);
+      const why = whyForbidden(peerOf(socket), allowed);
+      if (why === null) return callback(null, socket);
+      socket.destroy();
+      callback(new Forbidden(why), null);
     });
-    const kept = await readBounded(answer.body);
-    const ok = answer.statusCode >= 200 && answer.statusCode < 300;
-    return done(answer.statusCode, ok ? null : `answered ${answer.statusCode}`, kept);
-  } catch (error) {
-    return done(null, inFewWords(error));
-  }
+  };
 }
 
-/** Reads the answer so that the connection can be used again, hangs up on one that is too long, and keeps its beginning. */
-async function readBounded(body: Dispatcher.ResponseData["body"]): Promise<Buffer> {
-  let read = 0;
-  const kept: Buffer[] = [];
-  try {
-    for await (const part of body as AsyncIterable<Buffer>) {
-      if (read < KEPT_BODY_BYTES) kept.push(part.subarray(0, KEPT_BODY_BYTES - read));
-      read += part.length;
-      if (read > MAX_BODY_BYTES) break;
-    }
-  } catch {
-    // The status was there: an answer that breaks off afterwards was an answer.
+function peerOf(socket: Socket): string {
+  return socket.remoteAddress ?? "";
+}
+
+/** One request and its answer: settles once, at the answer's end, at its bounds, at an error or at the time-out. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #began = performance.now();
+  readonly #settle: (attempt: Attempt) => void;
+  readonly #timer: NodeJS.Timeout;
+  readonly #kept: Buffer[] = [];
+  #controller: Dispatcher.DispatchController | null = null;
+  #status: number | null = null;
+  #read = 0;
+  #settled = false;
+
+  constructor(timeout_ms: number, settle: (attempt: Attempt) => void) {
+    this.#settle = settle;
+    this.#timer = setTimeout(() => this.#hangUp("timed out"), timeout_ms);
   }
-  if (!body.destroyed) body.destroy();
-  return Buffer.concat(kept);
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // It waited for its connection until the time was over.
+    if (this.#settled) this.#hangUp("timed out");
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number): void {
+    // 100 to 199 only announce the answer.
+    if (status >= 200) this.#status = status;
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, part: Buffer): void {
+    if (this.#read < KEPT_BODY_BYTES) this.#kept.push(Buffer.from(part.subarray(0, KEPT_BODY_BYTES - this.#read)));
+    this.#read += part.length;
+    if (this.#read > MAX_BODY_BYTES) this.#hangUp("the answer is too long");
+  }
+
+  onResponseEnd(): void {
+    this.#end("no answer");
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#end(inFewWords(error));
+  }
+
+  #hangUp(why: string): void {
+    this.#end(why);
+    this.#controller?.abort(new Error(why));
+  }
+
+  /** An answer that breaks off after its status was an answer; `why` is what there was instead of one. */
+  #end(why: string): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    clearTimeout(this.#timer);
+    const status_code = this.#status;
+    const delivered = status_code !== null && status_code < 300;
+    this.#settle({
+      delivered,
+      status_code,
+      duration_ms: Math.round(performance.now() - this.#began),
+      error: delivered ? null : status_code === null ? why : `answered ${status_code}`,
+      answer: status_code === null ? null : Buffer.concat(this.#kept),
+    });
+  }
 }
 
 /** The lookup that sockets are opened by: all answers must be permitted, and only they are handed on. */
@@ -154,19 +193,10 @@ async function whyHostForbidden(url: URL, allowed: readonly Network[], resolve: 
   return addresses.map(({ address }) => whyForbidden(address, allowed)).find((reason) => reason !== null) ?? null;
 }
 
-function resolveBySystem(hostname: string): Promise<LookupAddress[]> {
-  return new Promise((settle, fail) => {
-    systemLookup(hostname, { all: true, verbatim: true }, (error, addresses) => {
-      if (error) fail(error);
-      else settle(addresses.filter(({ address }) => isIP(address) !== 0));
-    });
-  });
-}
-
 /** The operating system's and OpenSSL's words are kept short and never hold the URL or an address of ours. */
 const WORDS: Readonly<Record<string, string>> = {
   ENOTFOUND: "the host name does not resolve",
-  EAI_AGAIN: "the host name does not resolve now",
+  ENODATA: "the host name does not resolve",
   ECONNREFUSED: "the connection was refused",
   ECONNRESET: "the connection was reset",
   EPIPE: "the connection was reset",
@@ -181,9 +211,11 @@ const WORDS: Readonly<Record<string, string>> = {
 function inFewWords(error: unknown): string {
   if (!(error instanceof Error)) return "failed";
   if (error instanceof Forbidden) return `refused to connect: ${error.message}`;
-  if (error.name === "TimeoutError" || error.name === "AbortError") return "timed out";
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
   const [first] = error instanceof AggregateError ? error.errors : [];
+  // A name server that refuses us, or is not there, has nothing to do with the merchant's own.
+  const asked = "syscall" in error && String(error.syscall).startsWith("query");
+  if (asked && code !== "ENOTFOUND" && code !== "ENODATA") return "the host name does not resolve now";
   if (WORDS[code] !== undefined) return WORDS[code];
   if (first !== undefined) return inFewWords(first);
   if (/CERT|SSL|TLS|ALTNAME|SELF_SIGNED|UNABLE_TO/.test(code)) return `TLS: ${code.toLowerCase().replaceAll("_", " ")}`;

@@ -93,6 +93,12 @@ export async function listOf(db: Queryable, account: string): Promise<Endpoint[]
   return rows;
 }
 
+/** The numbers of an account's endpoints, of which there are ten at most. */
+export async function endpointIds(db: Queryable, account: string): Promise<bigint[]> {
+  const { rows } = await db.query<{ id: bigint }>("select id from endpoints where account = $1", [account]);
+  return rows.map(({ id }) => id);
+}
+
 /** Writes what a merchant may change; the row must be locked. */
 export async function updateEndpoint(
   tx: Tx,
@@ -114,9 +120,13 @@ export async function updateEndpoint(
   return rows[0] ?? null;
 }
 
-/** Deletes it with everything that waits for it; tells whether it was there. */
+/** Deletes it; nothing of what waits for it is sent any more, and `forgetRemoved` clears that away. Tells whether it was there. */
 export async function deleteEndpoint(db: Queryable, account: string, id: bigint): Promise<boolean> {
-  const { rowCount } = await db.query("delete from endpoints where account = $1 and id = $2", [account, id]);
+  const { rowCount } = await db.query(
+    `with gone as (delete from endpoints where account = $1 and id = $2 returning id)
+     insert into removals (endpoint_id) select id from gone`,
+    [account, id],
+  );
   return rowCount === 1;
 }
 

@@ -17,8 +17,14 @@ const DURABLE = "webhooks-news";
 export const SUBJECTS: readonly string[] = ["cauri.collections.payment.>", "cauri.payouts.payout.>"];
 
 /** Writes deliveries for what arrives; an event is acknowledged when they are committed. */
-export function followNews(of: { events: Events; pool: Pool; log: Log; wake: () => void }): Consumer {
-  const { events, pool, log, wake } = of;
+export function followNews(of: {
+  events: Events;
+  pool: Pool;
+  log: Log;
+  /** Hears at which endpoints something new waits. */
+  arrived: (endpoints: readonly bigint[]) => void;
+}): Consumer {
+  const { events, pool, log, arrived } = of;
   return consume({
     events,
     durable: DURABLE,
@@ -26,8 +32,7 @@ export function followNews(of: { events: Events; pool: Pool; log: Log; wake: () 
     log,
     handle: async (batch) => {
       const heard = batch.map(({ payload }) => eventOf(payload)).filter((event) => event !== null);
-      await transact(pool, (tx) => insertDeliveries(tx, heard));
-      wake();
+      arrived(await transact(pool, (tx) => insertDeliveries(tx, heard)));
     },
   });
 }

@@ -5,17 +5,21 @@ import type { Cipher } from "@cauri/store/cipher";
 import { forgetKeys } from "@cauri/store/claims";
 import type { Log, Pool } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
-import { failOverdue, forgetAttempts, forgetEnded, readQueue } from "./delivery-store.ts";
+import { forgetAttempts } from "./attempt-store.ts";
 import { erasePreviousSecrets } from "./endpoint-store.ts";
 import { showQueue } from "./metrics.ts";
 import { resealSecrets } from "./rotation.ts";
 import type { Sender } from "./sender.ts";
+import { failOverdue, forgetEnded, forgetRemoved, readQueue } from "./upkeep-store.ts";
 
 /** The pump is woken by news and by ended attempts; this is for due retries and other replicas' news. */
 const PUMP_MS = 250;
 const OVERDUE_MS = 60_000;
 const QUEUE_MS = 10_000;
+/** Reading the queue rests so many times as long as it took: a million waiting rows cost a hundredth of a core at most. */
+const QUEUE_REST = 100;
 const FORGET_MS = 300_000;
+const REMOVED_MS = 1_000;
 const SECRETS_MS = 60_000;
 const DAY_MS = 86_400_000;
 
@@ -32,13 +36,17 @@ export type LoopsOptions = {
 };
 
 export function startLoops({ pool, cipher, sender, settings, log }: LoopsOptions) {
-  const failOverdueNow = async () => {
-    await failOverdue(pool, settings.CAURI_WEBHOOK_KEEP_S * 1000);
-  };
+  const overdue = () => failOverdue(pool, settings.CAURI_WEBHOOK_KEEP_S * 1000, new Date(systemClock()));
   const pump = startLoop({ name: "webhook pump", every_ms: PUMP_MS, work: async () => (await sender.pump()) > 0, log });
   const others = [
-    startLoop({ name: "webhook overdue", every_ms: OVERDUE_MS, work: failOverdueNow, log }),
-    startLoop({ name: "webhook queue", every_ms: QUEUE_MS, work: async () => showQueue(await readQueue(pool)), log }),
+    startLoop({ name: "webhook overdue", every_ms: OVERDUE_MS, work: async () => (await overdue()) > 0, log }),
+    startLoop({ name: "webhook queue", every_ms: QUEUE_MS, work: watchQueue(pool), log }),
+    startLoop({
+      name: "webhook removals",
+      every_ms: REMOVED_MS,
+      work: async () => (await forgetRemoved(pool)) !== null,
+      log,
+    }),
     startLoop({
       name: "webhook secrets",
       every_ms: SECRETS_MS,
@@ -63,7 +71,19 @@ export function startLoops({ pool, cipher, sender, settings, log }: LoopsOptions
   ];
   return {
     wake: () => pump.wake(),
-    failOverdueNow,
+    failOverdueNow: async () => {
+      while ((await overdue()) > 0);
+    },
     stop: () => Promise.all([pump, ...others].map((loop) => loop.stop())),
+  };
+}
+
+function watchQueue(pool: Pool): () => Promise<void> {
+  let next = 0;
+  return async () => {
+    const began = performance.now();
+    if (began < next) return;
+    showQueue(await readQueue(pool, new Date(systemClock())));
+    next = began + (performance.now() - began) * QUEUE_REST;
   };
 }

@@ -22,11 +22,18 @@ import { openNewsHub } from "./news-hub.ts";
 import { openSender } from "./sender.ts";
 import { webhookService } from "./service.ts";
 
+/** One claims, one writes results, one writes deliveries; the fourth is for a drain. */
+const PUMP_CONNECTIONS = 4;
+
 await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   const { CAURI_WEBHOOKS_DATABASE_URL: url, CAURI_DATABASE_POOL: max, CAURI_WEBHOOK_CA: ca } = settings;
   const pool = openPool({ url, name: "webhooks", max, by_index: true, log });
   atDrain("pool", () => pool.end());
   watchPool("webhooks", pool);
+  // The pump's own, so that merchants' calls and deliveries never wait for each other's connections.
+  const lane = openPool({ url, name: "webhooks pump", max: PUMP_CONNECTIONS, by_index: true, log });
+  atDrain("pump's pool", () => lane.end());
+  watchPool("webhooks pump", lane);
   const events = await openEvents({ nats_url: settings.NATS_URL, room: "webhooks", log });
   atDrain("events", () => events.close());
   const clocks = await openClocks(pool);
@@ -39,12 +46,15 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   });
   atDrain("dialer", () => dialer.close());
   const sender = openSender({
-    pool,
+    pool: lane,
     dialer,
     cipher,
     parallel: settings.CAURI_WEBHOOK_PARALLEL,
     per_endpoint: settings.CAURI_WEBHOOK_PARALLEL_ENDPOINT,
+    per_account: settings.CAURI_WEBHOOK_PARALLEL_ACCOUNT,
     timeout_ms: settings.CAURI_WEBHOOK_TIMEOUT_MS,
+    // The other half is for the steps of the drain beside it.
+    grace_ms: settings.CAURI_DRAIN_MS / 2,
     ladder_s: settings.CAURI_WEBHOOK_LADDER,
     suspend_ms: settings.CAURI_WEBHOOK_SUSPEND_S * 1000,
     wake: () => loops.wake(),
@@ -54,7 +64,7 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   });
   const loops = startLoops({ pool, cipher, sender, settings, log });
   atDrain("sender", () => Promise.all([loops.stop(), sender.stop()]));
-  const news = followNews({ events, pool, log, wake: () => loops.wake() });
+  const news = followNews({ events, pool: lane, log, arrived: (endpoints) => sender.hint(endpoints) });
   const advances = followClocks({ events, pool, log });
   atDrain("consumers", () => Promise.all([news.stop(), advances.stop()]));
   const service = webhookService({
@@ -63,7 +73,7 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
     cipher,
     fingerprint_key: settings.CAURI_FINGERPRINT_KEY,
     now: systemClock,
-    wake: () => loops.wake(),
+    wake: () => sender.hint(),
     drain: (request, deadline_ms) =>
       drainAccount({
         request,

@@ -5,10 +5,14 @@ import type { Tx } from "@cauri/store/pool";
 import type { Place } from "./cursor.ts";
 import type { Span } from "./log-store.ts";
 
-/** Endpoints of the account, kept from being deleted for the rest of the transaction. */
-export async function holdEndpoints(tx: Tx, account: string, endpoint_id: bigint | undefined): Promise<bigint[]> {
+/**
+ * Endpoints of the account under their locks, as whoever claims and ends attempts takes them: so nothing is claimed, ended
+ * or deleted there for the rest of the transaction.
+ */
+export async function lockEndpoints(tx: Tx, account: string, endpoint_id: bigint | undefined): Promise<bigint[]> {
   const { rows } = await tx.query<{ id: bigint }>(
-    "select id from endpoints where account = $1 and ($2::bigint is null or id = $2) order by id for key share",
+    `select id from endpoints where account = $1 and ($2::bigint is null or id = $2)
+      order by id for no key update`,
     [account, endpoint_id ?? null],
   );
   return rows.map(({ id }) => id);
@@ -50,18 +54,26 @@ export async function findReplayable(
 }
 
 /**
- * Begins a new round of those that have ended and that this replay has not begun before; answers how many. A result
- * that still comes from the round before moves nothing: it holds an older lease.
+ * Begins a new round of those that have ended and that this replay has not begun before; answers how many. The endpoints
+ * must be locked. A result that still comes from the round before moves nothing: an ended delivery has no flight, and the
+ * new round's has another number. A new round's first attempt holds back later events of its operation as a first one does.
  */
 export async function beginAnew(tx: Tx, ids: readonly string[], replay_id: string): Promise<number> {
   const { rowCount } = await tx.query(
-    `update deliveries d
-        set status = 'pending', attempts = 0, due_at = now_of(d.account, d.mode), ended_at = null, replay_id = $2,
-            lease_until = null, lease_no = d.lease_no + 1, last_error = null, last_status_code = null
-       from (select id from deliveries
-              where id = any($1::text[]) and status <> 'pending' and replay_id is distinct from $2
-              order by id for update) l
-      where d.id = l.id`,
+    `with begun as (
+       update deliveries d
+          set status = 'pending', attempts = 0, due_at = now_of(d.account, d.mode), ended_at = null, replay_id = $2,
+              last_error = null, last_status_code = null
+         from (select id from deliveries
+                where id = any($1::text[]) and status <> 'pending' and replay_id is distinct from $2
+                order by id for update) l
+        where d.id = l.id
+       returning d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version),
+     first as (
+       insert into firsts (endpoint_id, operation_id, version, delivery_id)
+       select endpoint_id, operation_id, version, id from begun)
+     insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
+     select endpoint_id, mode, due_at, id, operation_id, version, 0 from begun`,
     [pgTextArray(ids), replay_id],
   );
   return rowCount ?? 0;
