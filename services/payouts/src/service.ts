@@ -1,30 +1,20 @@
 // The RPCs of this room: decode, call, encode.
 
-import { setTimeout as sleep } from "node:timers/promises";
-import { ownWord } from "@cauri/money/outgoing";
 import { parseOperationRef } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
-import {
-  type AdvancePayoutRequest,
-  PayoutServiceService,
-  type Payout as View,
-} from "@cauri/proto/ts/cauri/payouts/v1/payouts";
+import { PayoutServiceService } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
 import { RebalanceServiceService, TransferServiceService } from "@cauri/proto/ts/cauri/payouts/v1/transfers";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import type { Caller } from "@cauri/rpc/caller";
 import { type Call, type Service, service } from "@cauri/rpc/server";
-import { applyWord, reread } from "./apply.ts";
 import { type Created, type Creation, createPayout } from "./create.ts";
 import { createRebalance, createTransfer, type Moving } from "./movement-create.ts";
 import { findSeen, listSeen } from "./movement-store.ts";
-import type { Payout, PayoutStatus } from "./payout.ts";
+import { advancePayout, cancelPayout } from "./operate.ts";
 import { findPayoutBy, listPayouts } from "./store.ts";
 import { rebalanceView, statusOf, transferView, viewOf } from "./view.ts";
 
 const DEFAULT_PER_PAGE = 25;
-/** A driven payout moves within a callback, a question and a message; its route has 15 s. */
-const ADVANCE_WAIT_MS = 10_000;
-const ADVANCE_LOOK_MS = 50;
 
 export type PayoutRooms = Creation &
   Moving & { readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse | Refusal> };
@@ -45,8 +35,8 @@ function payoutService(rooms: PayoutRooms): Service {
       if (status === null) return refuseField("status", "unknown status");
       return pageOf(await listPayouts(rooms.pool, { ...queryOf(request, caller), status }), viewOf);
     },
-    cancelPayout: ({ id }, call) => cancelPayout(rooms, id, call.request_id),
-    advancePayout: (request, call) => advancePayout(rooms, request, call.request_id),
+    cancelPayout: async ({ id }, call) => shown(await cancelPayout(rooms, id, call.request_id), viewOf),
+    advancePayout: async (request, call) => shown(await advancePayout(rooms, request, call.request_id), viewOf),
     drain: (request, call) => rooms.drain(request, call.deadline_ms),
   });
 }
@@ -84,56 +74,8 @@ function told<T, V>(call: Call, created: Created<T> | Refusal, view: (operation:
   return view(created.operation);
 }
 
-/** Only what certainly has not left: rails withholds it first, and says whether that was still possible. */
-async function cancelPayout(rooms: PayoutRooms, id: string, request_id: string): Promise<View | Refusal> {
-  const payout = await findPayoutBy(rooms.pool, parseOperationRef(id), null);
-  if (payout === null) return noSuch("payout");
-  if (payout.status === "cancelled") return viewOf(payout);
-  if (payout.status !== "initiated") {
-    return refuse("precondition_failed", `the payout is ${payout.status} and cannot be cancelled`);
-  }
-  const answer = await rooms.rails.withhold(payout, request_id);
-  if (answer.kind !== "word" || answer.word.source !== "withheld") {
-    return refuse("precondition_failed", "the payout has left, or may have: it cannot be cancelled");
-  }
-  const ended = await applyWord(
-    rooms,
-    payout,
-    answer.word.says === "reject" ? answer.word : ownWord("withheld", "cancel"),
-    null,
-  );
-  if (ended.status === "cancelled") return viewOf(ended);
-  return refuse("precondition_failed", `the payout is ${ended.status} and cannot be cancelled`);
-}
-
-/** Drives a payout of the sandbox and answers it once it has moved. */
-async function advancePayout(
-  rooms: PayoutRooms,
-  { id, to }: AdvancePayoutRequest,
-  request_id: string,
-): Promise<View | Refusal> {
-  const payout = await findPayoutBy(rooms.pool, parseOperationRef(id), null);
-  if (payout === null) return noSuch("payout");
-  const driven = canReach(payout, to) && (await rooms.rails.advance(payout, to, request_id));
-  if (isRefusal(driven)) return driven;
-  if (!driven) return refuse("precondition_failed", `the payout is ${payout.status} and cannot become ${to}`);
-  return viewOf(await waitUntil(rooms, payout.id, to));
-}
-
-function canReach({ status }: Payout, to: string): to is PayoutStatus {
-  if (to === "refunded") return status === "success";
-  return (to === "success" || to === "failed") && (status === "initiated" || status === "pending");
-}
-
-/** The news travel by callback and JetStream; whatever stands after the wait is answered. */
-async function waitUntil({ pool }: Creation, id: string, status: PayoutStatus): Promise<Payout> {
-  const until = performance.now() + ADVANCE_WAIT_MS;
-  let payout = await reread(pool, id);
-  while (payout.status !== status && performance.now() < until) {
-    await sleep(ADVANCE_LOOK_MS);
-    payout = await reread(pool, id);
-  }
-  return payout;
+function shown<T, V>(operation: T | Refusal, view: (operation: T) => V): V | Refusal {
+  return isRefusal(operation) ? operation : view(operation);
 }
 
 type ListRequest = {
