@@ -91,14 +91,15 @@ export type Api = {
   del(path: string): Promise<Answer>;
 };
 
-/** The public door with one key. */
-export function api(key: string): Api {
+/** The public door with one key; another house's, or another gateway's, by its base URL. */
+export function api(key: string, base_url?: string): Api {
+  const at = base_url === undefined ? {} : { base_url };
   return {
     key,
-    get: (path, headers = {}) => call(key, "GET", path, { headers }),
-    post: (path, body, headers = {}) => call(key, "POST", path, { body: body ?? {}, headers }),
-    patch: (path, body, headers = {}) => call(key, "PATCH", path, { body, headers }),
-    del: (path) => call(key, "DELETE", path),
+    get: (path, headers = {}) => call(key, "GET", path, { ...at, headers }),
+    post: (path, body, headers = {}) => call(key, "POST", path, { ...at, body: body ?? {}, headers }),
+    patch: (path, body, headers = {}) => call(key, "PATCH", path, { ...at, body, headers }),
+    del: (path) => call(key, "DELETE", path, at),
   };
 }
 

@@ -1,5 +1,6 @@
 // Wiring of the edge: descriptors -> routes -> doors; accounts and the rate limit behind them; a drain at the end.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { openEvents } from "@cauri/events/events";
 import { watchPool } from "@cauri/rpc/metrics";
 import { runProcess } from "@cauri/rpc/process";
@@ -91,5 +92,10 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
   atDrain("gRPC door", () => grpc.close());
   // Streams would hold both doors open for ever.
   atDrain("streams", () => streams.close());
+  // First of all, while everything is still served: /readyz says so by now, and answers let go of their lines.
+  atDrain("turning away", () => {
+    publicDoor.draining.now = true;
+    return sleep(settings.CAURI_DRAIN_DELAY_MS);
+  });
   return { ports: { ...ports, grpc: grpc.port } };
 });

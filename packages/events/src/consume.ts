@@ -16,11 +16,12 @@ const MAX_BATCH = 100;
 /** The first pause of what failed; it doubles with each delivery. */
 const NAK_MS = 200;
 const NAK_LIMIT_MS = 30_000;
+/** The longest pause while a server is away, not the event wrong: 5 s after its return everything is as it was. */
+const AWAY_LIMIT_MS = 2_000;
 /** A server that went silent is noticed after two of these. */
 const HEARTBEAT_MS = 2_000;
 const EXPIRES_MS = 10_000;
 const RETRY_MS = 250;
-const RETRY_LIMIT_MS = 5_000;
 /** What its spans say, by the semantic conventions of OpenTelemetry. */
 const NATS = { "messaging.system": "nats", "messaging.operation.type": "process" };
 const LAG_MS = 5_000;
@@ -94,7 +95,7 @@ export function consume(options: ConsumeOptions): Consumer {
         failures += 1;
         log.warn({ err: error, consumer: durable }, "the consumer is opened anew");
       }
-      if (!stopped) await sleep(Math.min(RETRY_MS * 2 ** failures, RETRY_LIMIT_MS));
+      if (!stopped) await sleep(Math.min(RETRY_MS * 2 ** failures, AWAY_LIMIT_MS));
     }
   };
   const listening = listen();
@@ -145,13 +146,14 @@ async function handleBatch(options: ConsumeOptions, batch: readonly JsMsg[]): Pr
     return batch;
   } catch (error) {
     const alone = batch.length === 1;
+    const away = isUnavailable(error);
     options.log.error({ err: error, consumer: options.durable, events: batch.map(idOf).slice(0, 5) }, "not handled");
     // With the database away each of them would fail alike: all wait together.
-    if (alone || isUnavailable(error)) {
-      const pause_ms = Math.max(...batch.map(pauseOf));
-      for (const message of batch) message.nak(pauseOf(message));
+    if (alone || away) {
+      const pauses = batch.map((message) => pauseOf(message, away ? AWAY_LIMIT_MS : NAK_LIMIT_MS));
+      for (const [index, message] of batch.entries()) message.nak(pauses[index]);
       // The messages behind these would overtake them for nothing while the cause lasts.
-      if (isUnavailable(error)) await sleep(pause_ms);
+      if (away) await sleep(Math.max(...pauses));
       return [];
     }
     const handled: JsMsg[] = [];
@@ -182,8 +184,8 @@ async function traced(batch: readonly JsMsg[], work: () => Promise<void>): Promi
   }
 }
 
-function pauseOf(message: JsMsg): number {
-  return Math.min(NAK_MS * 2 ** Math.min(message.info.deliveryCount - 1, 10), NAK_LIMIT_MS);
+function pauseOf(message: JsMsg, limit_ms: number): number {
+  return Math.min(NAK_MS * 2 ** Math.min(message.info.deliveryCount - 1, 10), limit_ms);
 }
 
 export function delivered(message: JsMsg): Delivered {

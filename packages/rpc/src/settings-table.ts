@@ -110,6 +110,15 @@ export const SETTINGS = {
     readers: PROCESSES,
     doc: "How long a process that is told to stop may finish what runs.",
   },
+  CAURI_DRAIN_DELAY_MS: {
+    kind: "number",
+    unit: "ms",
+    min: 0,
+    max: 60_000,
+    default: "0",
+    readers: ["gateway"],
+    doc: "How long a gateway that is told to stop still takes requests while `/readyz` says draining and every answer closes its line, so that balancers turn away first. It is part of `CAURI_DRAIN_MS`. In Kubernetes a preStop sleep does the same.",
+  },
   OTEL_EXPORTER_OTLP_ENDPOINT: {
     kind: "url",
     default: "",

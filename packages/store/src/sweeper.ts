@@ -4,8 +4,8 @@
 import { outsideSpans } from "@cauri/trace/span";
 import type { Log } from "./pool.ts";
 
-/** An error doubles the pause, up to this: what a crash interrupted goes on within 10 s of the database's return. */
-const MAX_PAUSE_MS = 5_000;
+/** An error doubles the pause, up to this: everything goes on within 5 s of the database's return, however long it was away. */
+const MAX_PAUSE_MS = 2_000;
 
 export type Loop = {
   /** Runs soon: at once when idle, else once more after the run under way. */

@@ -1,0 +1,280 @@
+// PostgreSQL and nats-server away for a while each, and a gateway that is told to stop under load: what can be served
+// is, everything else is told as 503, and afterwards all of it goes on by itself with nothing lost.
+// CAURI_OUTAGE_S sets how long (12 unless given: longer than every deadline and lease; 30 by hand).
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { natsFolder, postgresFolder } from "../tools/data.ts";
+import { type HouseProcess, startHouseProcess } from "../tools/house-process.ts";
+import { findNats, type Nats, startNats } from "../tools/nats.ts";
+import { freePorts } from "../tools/ports.ts";
+import { type Postgres, startPostgres } from "../tools/postgres.ts";
+import { makeTestFolder, removeTestFolder } from "../tools/test-folder.ts";
+import { type Answer, type Api, api, cauri, eventually, handles, merchant, paymentBody } from "./house.ts";
+import { type Receiver, startReceiver } from "./receiver.ts";
+
+const AWAY_MS = Number(process.env["CAURI_OUTAGE_S"] ?? 12) * 1_000;
+/** How soon after a server's return all must be as it was. */
+const RECOVERED_MS = 5_000;
+/** Longer than a write's deadline at the edge: an answer must come in any case. */
+const PATIENCE_MS = 10_000;
+/** What a gateway gives balancers to turn away, and how often ours looks. */
+const DRAIN_DELAY_MS = 1_000;
+const LOOK_MS = 100;
+const DRAINS = 3;
+
+const folder = makeTestFolder();
+const data = join(folder, "data");
+let receiver: Receiver;
+let postgres: Postgres;
+let nats: Nats;
+let house: HouseProcess | undefined;
+
+const launchPostgres = (port?: number) =>
+  startPostgres({
+    home: postgresFolder(folder),
+    password: "test",
+    log_file: join(folder, "postgres.log"),
+    ...(port === undefined ? {} : { port }),
+  });
+const launchNats = async (port?: number) =>
+  startNats({
+    bin: await findNats(() => {}),
+    store_dir: natsFolder(folder),
+    log_file: join(folder, "nats.log"),
+    ...(port === undefined ? {} : { port }),
+  });
+
+before(async () => {
+  receiver = await startReceiver();
+  [postgres, nats] = await Promise.all([launchPostgres(), launchNats()]);
+  mkdirSync(data, { recursive: true });
+  house = await startHouseProcess({
+    data,
+    output: join(folder, "start.log"),
+    settings: {
+      DATABASE_URL: postgres.url,
+      NATS_URL: nats.url,
+      CAURI_SIM_DELAY_MS: "300",
+      CAURI_RATE_LIMIT: "900",
+      CAURI_DRAIN_DELAY_MS: String(DRAIN_DELAY_MS),
+      CAURI_WEBHOOK_ALLOW: "127.0.0.0/8,::1",
+      CAURI_WEBHOOK_CA: join(process.env["CAURI_TEST_CERTS"] ?? "", "ca.pem"),
+    },
+  });
+});
+after(async () => {
+  const code = await house?.stop();
+  await Promise.all([receiver.close(), nats?.stop(), postgres?.stop()]);
+  await removeTestFolder(folder, postgresFolder(folder));
+  assert.equal(code, 0);
+});
+
+/** The public door of this house with the key of a new merchant, who hears of everything. */
+async function subscriber(): Promise<Api> {
+  const { test: made } = await merchant("Outage", data);
+  const at = api(made.key, handles(data).base_url);
+  assert.equal((await at.post("/v1/webhooks", { url: `${receiver.url}/${made.key.slice(-4)}` })).status, 201);
+  return at;
+}
+
+function pay(at: Api, key: string): Promise<Answer> {
+  return at.post("/v1/payments", paymentBody("00"), { "idempotency-key": key });
+}
+
+/** The answer, which must come while somebody still waits for it. */
+async function within(answer: Promise<Answer>): Promise<Answer> {
+  const late = sleep(PATIENCE_MS, null, { ref: false });
+  const first = await Promise.race([answer, late]);
+  assert.ok(first !== null, `no answer within ${PATIENCE_MS} ms`);
+  return first;
+}
+
+function isPassing(answer: Answer): void {
+  assert.deepEqual([answer.status, answer.body?.error?.code], [503, "temporarily_unavailable"], answer.text);
+  assert.ok(Number(answer.headers.get("retry-after")) >= 1);
+}
+
+test("PostgreSQL away: 503 with Retry-After and no other fault, the pages are served; then each write is there once", async (t) => {
+  const at = await subscriber();
+  const known = await pay(at, "before");
+  assert.equal(known.status, 201, known.text);
+  await receiver.hears(known.body.id, ["payment.success"]);
+  const { port } = postgres;
+  await postgres.stop();
+  const told: number[] = [];
+  const end = performance.now() + AWAY_MS;
+  for (let n = 0; performance.now() < end; n += 1) {
+    const refused = await within(pay(at, `away-${n}`));
+    isPassing(refused);
+    isPassing(await within(at.get(`/v1/payments/${known.body.id}`)));
+    assert.equal((await within(at.get("/docs"))).status, 200);
+    assert.equal((await within(at.get("/healthz"))).status, 200);
+    told.push(n);
+    await sleep(500);
+  }
+  postgres = await launchPostgres(port);
+  const back = performance.now();
+  await eventually(
+    "a write",
+    () => pay(at, `away-${told[0]}`),
+    ({ status }) => status === 201,
+    RECOVERED_MS,
+  );
+  t.diagnostic(`writes again ${Math.round(performance.now() - back)} ms after PostgreSQL's return`);
+  const { id } = (await at.get("/v1/payments?per_page=1")).body.data[0];
+  await receiver.hears(id, ["payment.initiated"], RECOVERED_MS - (performance.now() - back));
+  t.diagnostic(`events again ${Math.round(performance.now() - back)} ms after PostgreSQL's return`);
+  const ids: string[] = [];
+  for (const n of told) {
+    const made = await eventually(
+      `the retry ${n}`,
+      () => pay(at, `away-${n}`),
+      ({ status }) => status === 201,
+    );
+    ids.push(made.body.id);
+  }
+  assert.equal(new Set(ids).size, told.length);
+  for (const id of ids) await receiver.hears(id, ["payment.success"], 30_000);
+  assert.equal((await at.get("/v1/payments?per_page=1")).body.total, told.length + 1);
+  const { stdout } = await cauri(["ledger", "verify", "--json"], data);
+  assert.deepEqual([JSON.parse(stdout).ok, JSON.parse(stdout).problems], [true, []]);
+});
+
+test("nats-server away: reads and writes are served, events wait in the outbox and leave when it is back", async (t) => {
+  const at = await subscriber();
+  const { port } = nats;
+  await nats.stop();
+  const ids: string[] = [];
+  const end = performance.now() + AWAY_MS;
+  for (let n = 0; performance.now() < end; n += 1) {
+    const made = await within(pay(at, `away-${n}`));
+    assert.equal(made.status, 201, made.text);
+    ids.push(made.body.id);
+    assert.equal((await within(at.get(`/v1/payments/${made.body.id}`))).status, 200);
+    await sleep(500);
+  }
+  assert.equal(receiver.about(ids[0] ?? "").length, 0, "no event can have left");
+  nats = await launchNats(port);
+  const back = performance.now();
+  await receiver.hears(ids[0] ?? "", ["payment.initiated"], RECOVERED_MS);
+  t.diagnostic(`events again ${Math.round(performance.now() - back)} ms after nats-server's return`);
+  for (const id of ids) await receiver.hears(id, ["payment.initiated", "payment.success"], 30_000);
+  t.diagnostic(`${ids.length} payments made meanwhile are collected and told`);
+});
+
+test("SIGTERM of one of two gateways under load, again and again: no request is lost", {
+  skip: existsSync("/proc/self/environ") ? false : "reads the environment of the running gateway from /proc",
+}, async (t) => {
+  const first = handles(data).base_url;
+  const answers: number[] = [];
+  for (let n = 0; n < DRAINS; n += 1) {
+    // A key for each round: none of them comes near its limit.
+    const at = await subscriber();
+    const second = await startSecondGateway();
+    const balancer = startBalancer([first, second.base_url]);
+    const load = startLoad((base_url, key) => pay(api(at.key, base_url), key), balancer, `drain-${n}`);
+    await sleep(1_000);
+    second.child.kill("SIGTERM");
+    const code = await second.exited;
+    await sleep(300);
+    answers.push(...(await load.stop()));
+    balancer.stop();
+    assert.equal(code, 0);
+    assert.ok(load.served().has(second.base_url), "the gateway that went had served before");
+  }
+  assert.deepEqual([...new Set(answers)], [201]);
+  t.diagnostic(`${answers.length} requests over ${DRAINS} stops, each answered 201`);
+});
+
+/** Another gateway of the same house, on ports of its own. */
+async function startSecondGateway() {
+  const pid = handles(data).processes["gateway"];
+  const environ = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0");
+  // All but the first one's line to its supervisor, which is no file of the second.
+  const pairs = environ
+    .filter((pair) => pair.includes("=") && !pair.startsWith("NODE_CHANNEL"))
+    .map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]);
+  const [port, admin_port, grpc_port] = (await freePorts(3)).map(String);
+  const env = {
+    ...Object.fromEntries(pairs),
+    CAURI_PORT: port,
+    CAURI_ADMIN_PORT: admin_port,
+    CAURI_GRPC_PORT: grpc_port,
+  };
+  const root = dirname(import.meta.dirname);
+  const log = openSync(join(folder, "second-gateway.log"), "a", 0o600);
+  const child = spawn(process.execPath, ["gateway/src/main.ts"], { cwd: root, env, stdio: ["ignore", log, log] });
+  closeSync(log);
+  const exited = new Promise<number | null>((settle) => child.once("exit", settle));
+  const base_url = `http://127.0.0.1:${port}`;
+  await eventually(
+    "the second gateway",
+    () => isReady(base_url),
+    (ready) => ready,
+    30_000,
+  );
+  return { child, exited, base_url };
+}
+
+async function isReady(base_url: string): Promise<boolean> {
+  try {
+    return (await fetch(`${base_url}/readyz`)).ok;
+  } catch {
+    return false;
+  }
+}
+
+type Balancer = { next(): string; stop(): void };
+
+/** Round robin over what says that it is ready, as any balancer does it: it looks now and then, and never sends twice. */
+function startBalancer(all: readonly string[]): Balancer {
+  let ready = [...all];
+  let turn = 0;
+  let stopped = false;
+  const looking = (async () => {
+    while (!stopped) {
+      const states = await Promise.all(all.map(isReady));
+      ready = all.filter((_, at) => states[at]);
+      await sleep(LOOK_MS);
+    }
+  })();
+  return {
+    next() {
+      turn += 1;
+      return ready[turn % ready.length] ?? assert.fail("no gateway is ready");
+    },
+    stop() {
+      stopped = true;
+      void looking;
+    },
+  };
+}
+
+/** Eight clients that send one request after the other; a request that fails in any way counts with status 0. */
+function startLoad(send: (base_url: string, key: string) => Promise<Answer>, balancer: Balancer, name: string) {
+  let running = true;
+  const served = new Set<string>();
+  const client = async (index: number) => {
+    const statuses: number[] = [];
+    for (let n = 0; running; n += 1) {
+      const base_url = balancer.next();
+      const answer = await send(base_url, `${name}-${index}-${n}`).catch(() => null);
+      statuses.push(answer?.status ?? 0);
+      served.add(base_url);
+    }
+    return statuses;
+  };
+  const clients = Array.from({ length: 8 }, (_, index) => client(index));
+  return {
+    served: () => served,
+    stop: async () => {
+      running = false;
+      return (await Promise.all(clients)).flat();
+    },
+  };
+}
