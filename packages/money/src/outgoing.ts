@@ -1,6 +1,8 @@
 // Money that leaves through a rail (payouts, and whatever else is sent out): what a rail's word means for it. Pure.
 
 import type { FailureCode } from "./failure.ts";
+import type { OutgoingStep } from "./outgoing-postings.ts";
+import type { Verdict } from "./posting.ts";
 
 /** What was said of an operation that goes out. `source` and `version` place it among what was said before. */
 export type OutgoingWord = {
@@ -22,6 +24,19 @@ export type OutgoingAnswer =
   | { readonly kind: "unknown"; readonly word: OutgoingWord }
   | { readonly kind: "refused" | "unavailable" | "not_found" };
 
+/** What a word is for one operation: `mispay` is a success with another amount or currency, which is not its success. */
+export type OutgoingNews = OutgoingWord["says"] | "mispay";
+
+/** Where news lead, what the ledger does before, and what the world hears. */
+export type OutgoingArrow = {
+  readonly to: string;
+  readonly ledger: OutgoingStep | "none" | "post_suspense";
+  readonly event: string | null;
+};
+
+/** A table of moves by state and news, written `as const satisfies OutgoingMoves`. */
+export type OutgoingMoves = { readonly [state: string]: { readonly [N in OutgoingNews]?: OutgoingArrow } };
+
 export type Outgoing = {
   readonly status: string;
   readonly amount_minor: bigint;
@@ -40,11 +55,22 @@ export function isStaleFor(operation: Outgoing, word: OutgoingWord): boolean {
 }
 
 /** The news that a word is for this operation: a success with another amount or currency is not its success. */
-export function newsFor(operation: Outgoing, word: OutgoingWord): OutgoingWord["says"] | "mispay" {
+export function newsFor(operation: Outgoing, word: OutgoingWord): OutgoingNews {
   if (word.says !== "settle") return word.says;
   const other_amount = word.paid_minor !== null && word.paid_minor !== operation.amount_minor;
   const other_currency = word.paid_currency !== null && word.paid_currency !== operation.currency;
   return other_amount || other_currency ? "mispay" : "settle";
+}
+
+/**
+ * What to do with news once the ledger has answered; the ledger is the judge, the message only asked.
+ * `write`: the state moves as the table says. `settle_first`: the holds had been captured, so it is a success, and what was
+ * said comes after it. `reject_first`: they had been released, so it has failed, and a success comes after that.
+ */
+export function followVerdict(news: OutgoingNews, verdict: Verdict): "write" | "settle_first" | "reject_first" {
+  if (verdict === "hold_captured" && (news === "reject" || news === "cancel")) return "settle_first";
+  if (verdict === "hold_released" && news === "settle") return "reject_first";
+  return "write";
 }
 
 /** Our own decision, or what the books say; it is never stale. */

@@ -77,10 +77,11 @@ const look = coalescePer((pool: Pool) => ({
 
 /**
  * `beginOperation` for a room that creates many: creations of the same moment share their statements and their commit.
- * One that fails fails alone: the others are begun again without it. `write` writes the first rows of all, in their order.
+ * One that fails fails alone: the others are begun again without it. `write` writes the first rows of all, in their order;
+ * what only it can see (a lock is needed for it) may still refuse one, of which then nothing stays.
  */
 export function beginTogether<Draft extends object, Written>(
-  write: (tx: Tx, drafts: readonly Draft[]) => Promise<readonly Written[]>,
+  write: (tx: Tx, drafts: readonly Draft[]) => Promise<readonly (Written | Refusal)[]>,
 ): (
   pool: Pool,
   request: ClaimRequest,
@@ -105,7 +106,7 @@ export function beginTogether<Draft extends object, Written>(
 async function startAll<Draft extends object, Written>(
   tx: Tx,
   batch: readonly Start<Draft>[],
-  write: (tx: Tx, drafts: readonly Draft[]) => Promise<readonly Written[]>,
+  write: (tx: Tx, drafts: readonly Draft[]) => Promise<readonly (Written | Refusal)[]>,
 ): Promise<(Begun<Written> | Replayed | Refusal)[]> {
   const claims = await claimAll(
     tx,
@@ -124,11 +125,13 @@ async function startAll<Draft extends object, Written>(
       continue;
     }
     const lease = { operation_id: claimed.operation_id, lease_no: claimed.lease_no };
-    if (claimed.claimed === "resumed") begun.push({ begun: "resumed", lease });
-    else if (batch[at]?.draft === null) {
-      await eraseClaim(tx, lease.operation_id, lease.lease_no);
-      begun.push(goneMeanwhile());
-    } else begun.push({ begun: "new", lease, written: written.shift() as Written });
+    if (claimed.claimed === "resumed") {
+      begun.push({ begun: "resumed", lease });
+      continue;
+    }
+    const first = batch[at]?.draft === null ? goneMeanwhile() : (written.shift() as Written | Refusal);
+    if (isRefusal(first)) await eraseClaim(tx, lease.operation_id, lease.lease_no);
+    begun.push(isRefusal(first) ? first : { begun: "new", lease, written: first });
   }
   return begun;
 }

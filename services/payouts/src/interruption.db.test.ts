@@ -3,10 +3,10 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { applyOutgoingNews } from "@cauri/events/outgoing-follow";
 import { isRefusal } from "@cauri/money/refusal";
 import { AttemptOutcome } from "@cauri/proto/ts/cauri/rails/v1/rails";
-import { createPayout } from "./create.ts";
-import { applyNews } from "./news.ts";
+import { createPayout, payoutKind } from "./create.ts";
 import { cancelPayout } from "./operate.ts";
 import { callerOf, good, mortal, openTestRoom, payoutRequest, payoutState, type TestRoom } from "./testing.ts";
 
@@ -144,7 +144,9 @@ for (const story of STORIES) {
       const { id } = good(await createPayout(room.rooms, payoutRequest(), caller)).operation;
       const { rooms } = mortal(room.rooms, dies_before);
       for (const payload of story.news(id)) {
-        await applyNews(rooms, [{ payload }]).catch((error: unknown) => assert.match(String(error), /dead/));
+        await applyOutgoingNews(payoutKind, rooms, [{ payload }]).catch((error: unknown) =>
+          assert.match(String(error), /dead/),
+        );
         await Promise.all([room.tellNews(payload, payload), room.tellNews(payload)]);
       }
       assert.deepEqual(await payoutState(room, id), end, `died before effect ${dies_before}`);

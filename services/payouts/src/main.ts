@@ -3,6 +3,8 @@
 import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
+import { consumeOutgoingNews, followUpAll, startFollowUp } from "@cauri/events/outgoing-follow";
+import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { startRelay } from "@cauri/events/relay";
 import { followTerms, openTerms } from "@cauri/events/terms";
 import { FeeOperation, ReferenceServiceClient } from "@cauri/proto/ts/cauri/accounts/v1/reference";
@@ -17,11 +19,9 @@ import { openClocks } from "@cauri/store/clock";
 import { startForgetting } from "@cauri/store/forget";
 import { startOperationSweeper } from "@cauri/store/operation";
 import { openPool } from "@cauri/store/pool";
-import { LEASE_MS } from "./create.ts";
-import { followUpAll, startFollowUp } from "./follow-up.ts";
+import { payoutKind } from "./create.ts";
 import { openLedger } from "./ledger.ts";
 import { openPlaces } from "./movement-create.ts";
-import { consumeNews } from "./news.ts";
 import { type PayoutRooms, payoutServices } from "./service.ts";
 import { sweep } from "./sweep.ts";
 
@@ -56,15 +56,18 @@ await runService("payouts", async ({ settings, log, atDrain, atReady }) => {
     places,
     fingerprint_key: settings.CAURI_FINGERPRINT_KEY,
     drain: (request, deadline_ms) => {
-      const work = (account: string) => followUpAll(rooms, account);
+      const work = (account: string) => followUpAll(payoutKind, rooms, account);
       return drainAccount({ request, deadline_ms, pool, clocks, events, relay, consumers, work });
     },
   };
-  const consumers = [followClocks({ events, pool, log }), consumeNews(events, rooms)];
+  const consumers = [
+    followClocks({ events, pool, log }),
+    consumeOutgoingNews(payoutKind, events, rooms, "payouts-rails"),
+  ];
   for (const consumer of consumers) atDrain("consumer", consumer.stop);
   const loops = [
-    startOperationSweeper({ pool, lease_ms: LEASE_MS, resume: (due) => sweep(rooms, due), log }),
-    startFollowUp(rooms),
+    startOperationSweeper({ pool, lease_ms: OUTGOING_LEASE_MS, resume: (due) => sweep(rooms, due), log }),
+    startFollowUp(payoutKind, rooms),
     startForgetting(pool, settings.CAURI_IDEMPOTENCY_KEEP_S, log),
   ];
   for (const loop of loops) atDrain("loop", loop.stop);

@@ -2,6 +2,7 @@
 // back, so an interrupted one is always finished: by the merchant's retry or by the sweeper.
 
 import { type Held, holdAnswers } from "@cauri/events/held";
+import { type Created, OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { checkClientRef } from "@cauri/money/corridor";
 import { newReference } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
@@ -14,7 +15,6 @@ import { LeaseLost, underClaim, whenOvertaken, withFreshReference } from "@cauri
 import { beginTogether, type Lease, underLease } from "@cauri/store/operation";
 import { type Pool, transact } from "@cauri/store/pool";
 import { writeTogether } from "@cauri/store/together";
-import { type Created, LEASE_MS } from "./create.ts";
 import type { Ledger } from "./ledger.ts";
 import {
   checkPlaces,
@@ -141,7 +141,7 @@ async function create<K extends MovementKind>(
     key: caller.idempotency_key,
     client_ref: given.client_ref,
     fingerprint: fingerprint(rooms.fingerprint_key, route, request),
-    lease_ms: LEASE_MS,
+    lease_ms: OUTGOING_LEASE_MS,
     takeover: true,
   };
   const prepare = async (): Promise<Movement | Refusal> =>

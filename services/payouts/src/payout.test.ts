@@ -4,11 +4,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Terms } from "@cauri/money/corridor";
 import { pathsOf } from "@cauri/money/moves";
-import { acceptedBy, isStaleFor, newsFor, type OutgoingWord } from "@cauri/money/outgoing";
+import { acceptedBy, followVerdict, isStaleFor, newsFor, type OutgoingWord } from "@cauri/money/outgoing";
+import { groupFor, reserveGroup, suspenseGroup } from "@cauri/money/outgoing-postings";
 import { isRefusal } from "@cauri/money/refusal";
 import { PayoutStatus } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
-import { decidePayout, follow, payoutMoves } from "./payout.ts";
-import { groupFor, movementGroup, reserveGroup, suspenseGroup } from "./postings.ts";
+import { decidePayout, payoutMoves } from "./payout.ts";
+import { movementGroup } from "./postings.ts";
 import { statusOf } from "./view.ts";
 
 const STATES = Object.keys(payoutMoves);
@@ -40,11 +41,11 @@ test("payout: on every path the holds end once, none is open in a resting state,
 });
 
 test("payout: the ledger's verdict comes before the message", () => {
-  assert.equal(follow("settle", "stands"), "write");
-  assert.equal(follow("settle", "hold_released"), "reject_first");
-  assert.equal(follow("reject", "hold_captured"), "settle_first");
-  assert.equal(follow("cancel", "hold_captured"), "settle_first");
-  assert.equal(follow("reject", "hold_released"), "write");
+  assert.equal(followVerdict("settle", "stands"), "write");
+  assert.equal(followVerdict("settle", "hold_released"), "reject_first");
+  assert.equal(followVerdict("reject", "hold_captured"), "settle_first");
+  assert.equal(followVerdict("cancel", "hold_captured"), "settle_first");
+  assert.equal(followVerdict("reject", "hold_released"), "write");
 });
 
 const WORD: OutgoingWord = {
@@ -149,6 +150,7 @@ test("postings: each step is what the table of the ledger's page says; a fee of 
   assert.equal(written(groupFor({ ...PAYOUT, fee_minor: 0n }, "release")), "release > 0");
   assert.equal(written(groupFor(PAYOUT, "post_return")), `post float:plt_a>${merchant} 1500`);
   assert.equal(written(groupFor(PAYOUT, "post_late")), "post suspense:plt_a>float:plt_a 1500");
+  assert.equal(written(groupFor(PAYOUT, "post_back")), "post float:plt_a>suspense:plt_a 1500");
   const odd = { amount_minor: 3n, asset_id: "ast_ghs" };
   assert.equal(written(suspenseGroup(PAYOUT, odd)), "post suspense:plt_a>float:plt_a 3");
   assert.equal(written(movementGroup(MOVE)), `post ${merchant}>merchant:acct_y:plt_a 7`);

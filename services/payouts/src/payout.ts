@@ -1,12 +1,11 @@
 // A payout: its states as a table, its price, and what follows from the ledger's answer.
-// Pure: every rule of the lifecycle is decided here, `create.ts`, `apply.ts` and `news.ts` only carry it out.
+// Pure: every rule of the lifecycle is decided here, `create.ts` and the road of everything that goes out only carry it out.
 
 import { checkCorridor, railsOf, type Terms } from "@cauri/money/corridor";
 import type { FailureCode } from "@cauri/money/failure";
 import { computeFee } from "@cauri/money/fee";
 import type { Mode } from "@cauri/money/mode";
-import type { Moves, NewsOf } from "@cauri/money/moves";
-import type { Verdict } from "@cauri/money/posting";
+import type { OutgoingMoves } from "@cauri/money/outgoing";
 import { type Refusal, refuseField } from "@cauri/money/refusal";
 
 /**
@@ -36,11 +35,9 @@ export const payoutMoves = {
   },
   cancelled: { settle: { to: "cancelled", ledger: "post_late", event: null } },
   refunded: {},
-} as const satisfies Moves;
+} as const satisfies OutgoingMoves;
 
 export type PayoutStatus = keyof typeof payoutMoves;
-export type PayoutNews = NewsOf<typeof payoutMoves>;
-export type LedgerStep = "none" | "capture" | "release" | "post_return" | "post_late" | "post_suspense";
 
 /** The sentence a merchant reads for each failure code; fixed, so that no detail of a person can slip into one. */
 export const FAILURE_MESSAGES = {
@@ -115,22 +112,6 @@ export function decidePayout(wanted: Wanted, terms: Terms): Accepted | Refusal {
   }
   const rails = railsOf(terms, wanted.rail).map(({ rail }) => rail);
   return { fee_minor: computeFee(wanted.amount_minor, terms.fee), rails, forced: wanted.rail !== undefined };
-}
-
-/**
- * What to do with news once the ledger has answered; the ledger is the judge, the message only asked.
- * `write`: the state moves as the table says. `settle_first`: the holds had been captured, so it is a success, and what was
- * said comes after it. `reject_first`: they had been released, so it has failed, and a success comes after that.
- */
-export function follow(news: PayoutNews, verdict: Verdict): "write" | "settle_first" | "reject_first" {
-  if (verdict === "hold_captured" && (news === "reject" || news === "cancel")) return "settle_first";
-  if (verdict === "hold_released" && news === "settle") return "reject_first";
-  return "write";
-}
-
-/** States in which nobody waits for anything. */
-export function isResting({ status }: Payout): boolean {
-  return status !== "draft" && status !== "initiated" && status !== "pending";
 }
 
 export function isPayoutStatus(text: string): text is PayoutStatus {

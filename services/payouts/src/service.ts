@@ -1,5 +1,7 @@
 // The RPCs of this room: decode, call, encode.
 
+import { driveOutgoing } from "@cauri/events/outgoing-drive";
+import type { Created } from "@cauri/events/outgoing-run";
 import { parseOperationRef } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
 import { PayoutServiceService } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
@@ -7,11 +9,11 @@ import { RebalanceServiceService, TransferServiceService } from "@cauri/proto/ts
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import type { Caller } from "@cauri/rpc/caller";
 import { type Call, type Service, service } from "@cauri/rpc/server";
-import { type Created, type Creation, createPayout } from "./create.ts";
+import { type Creation, createPayout, payoutKind } from "./create.ts";
 import { createRebalance, createTransfer, type Moving } from "./movement-create.ts";
 import { findSeen, listSeen } from "./movement-store.ts";
-import { advancePayout, cancelPayout } from "./operate.ts";
-import { findPayoutBy, listPayouts } from "./store.ts";
+import { cancelPayout } from "./operate.ts";
+import { payouts } from "./store.ts";
 import { rebalanceView, statusOf, transferView, viewOf } from "./view.ts";
 
 const DEFAULT_PER_PAGE = 25;
@@ -27,16 +29,17 @@ function payoutService(rooms: PayoutRooms): Service {
   return service(PayoutServiceService, {
     createPayout: async (request, call) => told(call, await createPayout(rooms, request, call.caller), viewOf),
     getPayout: async ({ id }, { caller }) => {
-      const payout = await findPayoutBy(rooms.pool, parseOperationRef(id), caller);
+      const payout = await payouts.findBy(rooms.pool, parseOperationRef(id), caller);
       return payout === null ? noSuch("payout") : viewOf(payout);
     },
     listPayouts: async (request, { caller }) => {
       const status = request.status === undefined ? undefined : statusOf(request.status);
       if (status === null) return refuseField("status", "unknown status");
-      return pageOf(await listPayouts(rooms.pool, { ...queryOf(request, caller), status }), viewOf);
+      return pageOf(await payouts.list(rooms.pool, { ...queryOf(request, caller), status }), viewOf);
     },
     cancelPayout: async ({ id }, call) => shown(await cancelPayout(rooms, id, call.request_id), viewOf),
-    advancePayout: async (request, call) => shown(await advancePayout(rooms, request, call.request_id), viewOf),
+    advancePayout: async (request, call) =>
+      shown(await driveOutgoing(payoutKind, rooms, request, call.request_id), viewOf),
     drain: (request, call) => rooms.drain(request, call.deadline_ms),
   });
 }

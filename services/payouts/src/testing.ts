@@ -2,6 +2,8 @@
 // be told what to say, and are met by a process that dies before its n-th effect.
 
 import assert from "node:assert/strict";
+import { applyOutgoingNews } from "@cauri/events/outgoing-follow";
+import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { openTerms } from "@cauri/events/terms";
 import { newId } from "@cauri/money/ids";
 import { merchantCode } from "@cauri/money/posting";
@@ -23,14 +25,13 @@ import { openSending } from "@cauri/rpc/sending";
 import { type Definition, type Handlers, type Service, service, startServer } from "@cauri/rpc/server";
 import { sweepOnce } from "@cauri/store/operation";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
-import { LEASE_MS } from "./create.ts";
+import { payoutKind } from "./create.ts";
 import { openLedger } from "./ledger.ts";
 import { LedgerDouble } from "./ledger-double.ts";
 import { openPlaces } from "./movement-create.ts";
-import { applyNews } from "./news.ts";
 import { RailsDouble } from "./rails-double.ts";
 import type { PayoutRooms } from "./service.ts";
-import { findPayout } from "./store.ts";
+import { payouts } from "./store.ts";
 import { sweep } from "./sweep.ts";
 
 export const ACCOUNT = "acct_01KAE800000000000000000001";
@@ -105,7 +106,8 @@ export async function openTestRoom(): Promise<TestRoom> {
     rails,
     terms,
     tellNews: (...payloads) =>
-      applyNews(
+      applyOutgoingNews(
+        payoutKind,
         rooms,
         payloads.map((payload) => ({ payload })),
       ),
@@ -140,7 +142,9 @@ async function sweepAll(rooms: PayoutRooms): Promise<void> {
       where due_at is not null`,
   );
   const errors: unknown[] = [];
-  await sweepOnce(rooms.pool, LEASE_MS, (due) => sweep(rooms, due), { error: (fields) => errors.push(fields) });
+  await sweepOnce(rooms.pool, OUTGOING_LEASE_MS, (due) => sweep(rooms, due), {
+    error: (fields) => errors.push(fields),
+  });
   assert.deepEqual(errors, []);
 }
 
@@ -189,7 +193,7 @@ export function mortal(rooms: PayoutRooms, dies_before: number): { rooms: Payout
 
 /** Everything that a payout has left behind; of one that was erased there is nothing. */
 export async function payoutState(room: TestRoom, id: string) {
-  const payout = await findPayout(room.db.pool, id);
+  const payout = await payouts.find(room.db.pool, id);
   return {
     status: payout?.status ?? null,
     failure_code: payout?.failure_code ?? null,

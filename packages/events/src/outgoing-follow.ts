@@ -1,0 +1,110 @@
+// What reaches operations that send money out from outside: rails' news, each batch read with one query and applied, one
+// operation beside the other, the news of one in their order; and the follow-up of those that stay pending.
+
+import type { OutgoingWord } from "@cauri/money/outgoing";
+import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
+import { type Loop, startLoop } from "@cauri/store/sweeper";
+import { type Consumer, consume, type Delivered } from "./consume.ts";
+import type { Events } from "./events.ts";
+import type { ApplyWord, OutgoingKind, OutgoingOperation, OutgoingRooms } from "./outgoing.ts";
+import { CHECK_EVERY_MS } from "./outgoing-run.ts";
+import { eachOf, outgoingWordOf } from "./rail-news.ts";
+
+/** Operations of one round; each costs a call of up to 6 s, all are under way at once. */
+const ROUND = 50;
+const LOOK_EVERY_MS = 5_000;
+
+type Applied<O> = OutgoingKind<O> & { readonly applyWord: ApplyWord<O> };
+type Batch = readonly { readonly payload: Uint8Array }[];
+
+/** Consumes `cauri.rails.<noun>.>` under the durable name `<room>-rails-<noun>` unless another is given. */
+export function consumeOutgoingNews<O extends OutgoingOperation>(
+  kind: Applied<O>,
+  events: Events,
+  rooms: OutgoingRooms,
+  durable: string,
+): Consumer {
+  const handle = (batch: Delivered[]) => applyOutgoingNews(kind, rooms, batch);
+  return consume({ events, durable, subjects: [`cauri.rails.${kind.noun}.>`], handle, log: events.log });
+}
+
+type Heard<O> = { readonly operation: O; readonly words: OutgoingWord[] };
+
+/** Applies a batch; when it throws, the whole batch is delivered again, and what was applied is stale then. */
+export async function applyOutgoingNews<O extends OutgoingOperation>(
+  { table, noun, applyWord }: Applied<O>,
+  rooms: OutgoingRooms,
+  batch: Batch,
+): Promise<void> {
+  const news = batch.map(({ payload }) => OperationNews.decode(payload));
+  const operations = await table.findAll(rooms.pool, [...new Set(news.map(({ id }) => id))]);
+  const heard = new Map<string, Heard<O>>();
+  for (const item of news) {
+    const operation = operations.get(item.id);
+    const word = outgoingWordOf(item);
+    if (operation === undefined || word === null) {
+      // Rails speaks of an operation only after it was sent: this is a restored database or a foreign message.
+      rooms.log.warn({ operation: item.id, event: item.event }, `news of an unknown ${noun} or kind were dropped`);
+      continue;
+    }
+    const known = heard.get(item.id) ?? { operation, words: [] };
+    known.words.push(word);
+    heard.set(item.id, known);
+  }
+  await eachOf([...heard.values()], async ({ operation, words }) => {
+    let current = operation;
+    for (const word of words.sort((a, b) => (a.version < b.version ? -1 : 1))) {
+      current = await applyWord(rooms, current, word, null);
+    }
+  });
+}
+
+/**
+ * Looks after operations that stay pending. Their end comes by rails' news; should it not, or should a call have been lost
+ * before it reached its operator, sending again under the same reference asks first and pays at most once.
+ */
+export function startFollowUp<O extends OutgoingOperation>(kind: Applied<O>, rooms: OutgoingRooms): Loop {
+  const work = async () => (await followUp(kind, rooms)) >= ROUND;
+  return startLoop({ name: `follow-up of ${kind.noun}s`, every_ms: LOOK_EVERY_MS, work, log: rooms.log });
+}
+
+/** Everything that is due for one account, for its `Drain`. */
+export async function followUpAll<O extends OutgoingOperation>(
+  kind: Applied<O>,
+  rooms: OutgoingRooms,
+  account: string,
+): Promise<number> {
+  let sum = 0;
+  for (let done = await followUp(kind, rooms, account); done > 0; done = await followUp(kind, rooms, account)) {
+    sum += done;
+  }
+  return sum;
+}
+
+/** One round of what is due, of one account or of all; returns how many were looked at. */
+async function followUp<O extends OutgoingOperation>(
+  kind: Applied<O>,
+  rooms: OutgoingRooms,
+  account?: string,
+): Promise<number> {
+  const options = { limit: ROUND, again_ms: CHECK_EVERY_MS, ...(account === undefined ? {} : { account }) };
+  const due = await kind.table.takeDue(rooms.pool, options);
+  await Promise.all(
+    due.map((operation) =>
+      lookAfter(kind, rooms, operation).catch((error: unknown) => {
+        rooms.log.error({ err: error, operation: operation.id }, `a pending ${kind.noun} is looked after again`);
+      }),
+    ),
+  );
+  return due.length;
+}
+
+async function lookAfter<O extends OutgoingOperation>(
+  kind: Applied<O>,
+  rooms: OutgoingRooms,
+  operation: O,
+): Promise<void> {
+  const answer = await rooms.rails.send(operation, `follow-up-${operation.id}`);
+  if (answer.kind === "word" && answer.word.says !== "accept")
+    await kind.applyWord(rooms, operation, answer.word, null);
+}
