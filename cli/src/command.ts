@@ -6,8 +6,15 @@ import { Command, InvalidArgumentError } from "commander";
 import { type Door, openDoor, type Where } from "./door.ts";
 import type { Shown } from "./print.ts";
 
-/** What an action gets: the arguments in their order, the options by name, the door. */
-export type Given<O> = { readonly args: readonly string[]; readonly options: O; readonly door: Door };
+/** What an action gets: the arguments in their order, the options by name, the operators' door. */
+export type Given<O> = {
+  readonly args: readonly string[];
+  readonly options: O & Where & ForScripts;
+  readonly door: Door;
+};
+
+/** One JSON document is asked for. */
+export type ForScripts = { readonly json?: true };
 
 /** A group of commands: `cauri account …`. */
 export function group(name: string, description: string, commands: readonly Command[]): Command {
@@ -16,13 +23,16 @@ export function group(name: string, description: string, commands: readonly Comm
   return command;
 }
 
-/** One command; `example` is what its help shows, without the leading `cauri`. */
+/**
+ * One command; `example` is what its help shows, without the leading `cauri`. An action that goes on and on has shown
+ * everything by itself and answers null.
+ */
 export function command<O extends object>(
   usage: string,
   description: string,
   example: string,
   build: (command: Command) => Command,
-  action: (given: Given<O>) => Promise<Shown>,
+  action: (given: Given<O>) => Promise<Shown | null>,
 ): Command {
   const [name = "", ...args] = usage.split(" ");
   const made = new Command(name).description(description).allowExcessArguments(false);
@@ -31,13 +41,14 @@ export function command<O extends object>(
     .addHelpText("after", `\nExample:\n  cauri ${example}`)
     .action(async (...given: unknown[]) => {
       const self = given.at(-1) as Command;
-      const options = self.optsWithGlobals<O & Where & { json?: true }>();
+      const options = self.optsWithGlobals<O & Where & ForScripts>();
       const run = async () => action({ args: self.args, options, door: openDoor(options, process.env) });
       const shown = await run().catch((error: unknown) => {
         // Options that are each well formed and don't go together: told as commander tells its own findings.
         if (error instanceof InvalidArgumentError) self.error(`error: ${error.message}`);
         throw error;
       });
+      if (shown === null) return;
       process.stdout.write(options.json ? `${JSON.stringify(shown.json, null, 2)}\n` : `${shown.people}\n`);
       process.exitCode = shown.exit ?? 0;
     });

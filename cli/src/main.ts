@@ -6,8 +6,10 @@ import { corridorCommands, feeCommands } from "./corridor.ts";
 import { refusedBy } from "./door.ts";
 import { keyCommands } from "./key.ts";
 import { ledgerCommands } from "./ledger.ts";
+import { listenCommand } from "./listen.ts";
 import { payoutCommands } from "./payout.ts";
 import { sandboxCommands } from "./sandbox.ts";
+import { triggerCommand } from "./trigger.ts";
 import { webhookCommands } from "./webhook.ts";
 
 /** Exit codes that scripts rely on. */
@@ -37,6 +39,8 @@ for (const command of [
   sandboxCommands(),
   ledgerCommands(),
   webhookCommands(),
+  listenCommand(),
+  triggerCommand(),
 ]) {
   program.addCommand(command);
 }

@@ -38,6 +38,10 @@ export function facts(rows: readonly (readonly [string, string | number | boolea
 function cellText(value: string | number | boolean | null): string {
   if (value === null || value === "") return "-";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  // A control character in a name must not reach a terminal.
-  return String(value).replace(/\p{Cc}/gu, "?");
+  return printable(String(value));
+}
+
+/** A control character in a name must not reach a terminal. */
+export function printable(text: string): string {
+  return text.replace(/\p{Cc}/gu, "?");
 }

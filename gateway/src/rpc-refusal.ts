@@ -49,12 +49,12 @@ export function sendRpcRefusal(request: FastifyRequest, reply: FastifyReply, ref
     return reply.code(200).type(type).headers(Object.fromEntries(status)).send();
   }
   if (type.startsWith("application/connect+")) {
-    // A stream answers 200 whatever happens; its last envelope tells the error.
+    // A stream answers 200 whatever happens; its last envelope tells the error with its metadata, which clients add to
+    // the headers: a reason in both would be read as two.
     const end = new TextEncoder().encode(JSON.stringify(endStreamToJson(new Headers(), error, undefined)));
     return reply
       .code(200)
       .type(type)
-      .headers(reasonHeaders(refusal))
       .send(Buffer.from(encodeEnvelope(endStreamFlag, end)));
   }
   const http = BY_HTTP.includes(refusal.refused) ? meaningOf(refusal.refused).http : codeToHttpStatus(error.code);

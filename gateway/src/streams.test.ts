@@ -72,7 +72,11 @@ test("stream: refusals before, at and after its beginning carry our reason", asy
     const told = async (headers: Record<string, string>, events: string[] = []) => {
       const error = await failure(drain(client.listen({ events }, { headers })));
       assert.ok(!error.message.includes("hunter2"));
-      return [Code[error.code], detailOf(error).code];
+      const { code, retryAfterS } = detailOf(error);
+      // Told once: in the headers and at the end it would be read as two.
+      assert.equal(error.metadata.get("cauri-reason"), code, name);
+      assert.equal(Number(error.metadata.get("retry-after")), retryAfterS, name);
+      return [Code[error.code], code];
     };
     const key = { "x-api-key": door.key() };
     assert.deepEqual(await told({}), ["Unauthenticated", "missing_api_key"], name);

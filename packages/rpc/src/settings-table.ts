@@ -425,6 +425,19 @@ export const SETTINGS = {
     readers: ["cli"],
     doc: "The admin door that the command line speaks to; from the data folder when empty.",
   },
+  CAURI_API_URL: {
+    kind: "url",
+    default: "",
+    readers: ["cli"],
+    doc: "The public door that `cauri listen` and `cauri trigger` speak to; from the data folder when empty.",
+  },
+  CAURI_API_KEY: {
+    kind: "text",
+    secret: true,
+    default: "",
+    readers: ["cli"],
+    doc: "The API key of `cauri listen` and `cauri trigger`; the local demo account's test key when empty.",
+  },
   CAURI_TEST_ADMIN_URL: {
     kind: "url",
     secret: true,
