@@ -4,11 +4,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { ListenResponseSchema } from "@cauri/proto/es/cauri/webhooks/v1/listen_pb";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { followListener, type Heard, type Opening, type OpenStream, type Waits } from "./listening.ts";
+import { followListener, type Heard, type Opening, type OpenStream, type Waits, type Wanted } from "./listening.ts";
 
 type Step = MessageInitShape<typeof ListenResponseSchema>["message"] | Error | "silence" | "end";
 
-const WANTED = { secret: undefined, events: [], standard_headers: false };
+const WANTED: Wanted = { secret: undefined, events: [], standard_headers: false };
 const WAITS: Waits = { silence_ms: 30, first_ms: 1, most_ms: 4 };
 
 const opened = (secret: string, cursor: string): Step => ({ case: "opened", value: { secret, cursor } });
