@@ -11,6 +11,15 @@ export type Request = {
   readonly body: unknown;
 };
 
+/** What exists in the house that is fuzzed, so that requests get beyond "no such thing". */
+export type Known = {
+  /** Ids, references and client_refs by the collection in whose paths they stand: `payments`. */
+  readonly ids: { readonly [collection: string]: readonly string[] };
+  /** Values of body fields whose examples name nothing here: `destination_account_id`. */
+  readonly fields: { readonly [name: string]: readonly string[] };
+};
+type World = { readonly document: Node; readonly known: Known };
+
 /** Control and format characters, lone surrogates, prototype keys, traversal, quotes, dates that are none. */
 const NASTY = [
   "",
@@ -70,15 +79,16 @@ export function operationsOf(document: Node): Operation[] {
   return all.sort((one, other) => Number(one.verb === "DELETE") - Number(other.verb === "DELETE"));
 }
 
-/** `known` are ids that exist, so that not every path ends at 404. */
-export function requestsOf(document: Node, { told }: Operation, known: readonly string[]): fc.Arbitrary<Request> {
+export function requestsOf(document: Node, { told, path }: Operation, known: Known): fc.Arbitrary<Request> {
+  const world = { document, known };
+  const existing = known.ids[path.split("/")[2] ?? ""] ?? [];
   const params: { [name: string]: fc.Arbitrary<string> } = {};
   const optional: string[] = [];
   for (const one of (told["parameters"] ?? []) as Node[]) {
     const parameter = resolve(document, one);
     const key = `${parameter["in"]} ${parameter["name"]}`;
-    const right = valuesOf(document, parameter["schema"] as Node).map((value) => String(value));
-    const ids = parameter["in"] === "path" && known.length > 0 ? [fc.constantFrom(...known)] : [];
+    const right = valuesOf(world, parameter["schema"] as Node).map((value) => String(value));
+    const ids = parameter["in"] === "path" && existing.length > 0 ? [fc.constantFrom(...existing)] : [];
     params[key] = fc.oneof(right, ...ids, nastyText);
     if (parameter["in"] !== "path") optional.push(key);
   }
@@ -86,7 +96,7 @@ export function requestsOf(document: Node, { told }: Operation, known: readonly 
   const schema = schemaOfBody(told);
   return fc.record({
     params: fc.record(params, { requiredKeys: required }) as fc.Arbitrary<Request["params"]>,
-    body: schema === undefined ? fc.constant(undefined) : bodies(document, schema),
+    body: schema === undefined ? fc.constant(undefined) : bodies(world, schema),
   });
 }
 
@@ -96,9 +106,9 @@ export function schemaOfBody(told: Node): Node | undefined {
 }
 
 /** Right in everything, wrong in one field, or whatever comes. */
-function bodies(document: Node, schema: Node): fc.Arbitrary<unknown> {
-  const right = valuesOf(document, schema);
-  const { properties = {} } = resolve(document, schema) as { properties?: { [name: string]: Node } };
+function bodies(world: World, schema: Node): fc.Arbitrary<unknown> {
+  const right = valuesOf(world, schema);
+  const { properties = {} } = resolve(world.document, schema) as { properties?: { [name: string]: Node } };
   const names = Object.keys(properties);
   const spoiled = fc
     .tuple(right, fc.constantFrom(...names, "__proto__", "constructor", "unknown"), anything)
@@ -111,17 +121,17 @@ function bodies(document: Node, schema: Node): fc.Arbitrary<unknown> {
 }
 
 /** Values that mostly fit: bounds and patterns of a text are met by its example, not by search. */
-function valuesOf(document: Node, node: Node): fc.Arbitrary<unknown> {
-  const schema = resolve(document, node);
+function valuesOf(world: World, node: Node): fc.Arbitrary<unknown> {
+  const schema = resolve(world.document, node);
   const choices = (schema["anyOf"] ?? schema["allOf"]) as Node[] | undefined;
-  if (choices !== undefined) return fc.oneof(...choices.map((one) => valuesOf(document, one)));
+  if (choices !== undefined) return fc.oneof(...choices.map((one) => valuesOf(world, one)));
   const examples = (schema["examples"] as unknown[] | undefined) ?? [];
   const shown = examples.length > 0 ? [{ arbitrary: fc.constantFrom(...examples), weight: 4 }] : [];
   const types = [schema["type"]].flat() as string[];
-  return fc.oneof(...shown, ...types.map((type) => ({ arbitrary: typed(document, schema, type), weight: 1 })));
+  return fc.oneof(...shown, ...types.map((type) => ({ arbitrary: typed(world, schema, type), weight: 1 })));
 }
 
-function typed(document: Node, schema: Node, type: string): fc.Arbitrary<unknown> {
+function typed(world: World, schema: Node, type: string): fc.Arbitrary<unknown> {
   const bound = (name: string, otherwise: number) => Number(schema[name] ?? otherwise);
   switch (type) {
     case "null":
@@ -131,9 +141,9 @@ function typed(document: Node, schema: Node, type: string): fc.Arbitrary<unknown
     case "integer":
       return fc.maxSafeInteger().map((n) => Math.min(Math.max(n, bound("minimum", n)), bound("maximum", n)));
     case "array":
-      return fc.array(valuesOf(document, schema["items"] as Node), { maxLength: 5 });
+      return fc.array(valuesOf(world, schema["items"] as Node), { maxLength: 5 });
     case "object":
-      return objects(document, schema);
+      return objects(world, schema);
     default:
       return Array.isArray(schema["enum"])
         ? fc.constantFrom(...schema["enum"])
@@ -145,12 +155,18 @@ function typed(document: Node, schema: Node, type: string): fc.Arbitrary<unknown
   }
 }
 
-function objects(document: Node, schema: Node): fc.Arbitrary<unknown> {
+function objects(world: World, schema: Node): fc.Arbitrary<unknown> {
   const properties = (schema["properties"] ?? {}) as { [name: string]: Node };
   if (Object.keys(properties).length === 0) {
     return fc.dictionary(fc.string({ minLength: 1, maxLength: 45 }), fc.string({ maxLength: 510 }), { maxKeys: 21 });
   }
-  const fields = Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, valuesOf(document, one)]));
+  const fields = Object.fromEntries(
+    Object.entries(properties).map(([name, one]) => {
+      const known = world.known.fields[name] ?? [];
+      const existing = known.length > 0 ? [{ arbitrary: fc.constantFrom(...known), weight: 4 }] : [];
+      return [name, fc.oneof(...existing, { arbitrary: valuesOf(world, one), weight: 1 })];
+    }),
+  );
   return fc.record(fields, { requiredKeys: (schema["required"] as string[] | undefined) ?? [] });
 }
 

@@ -6,9 +6,19 @@ import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import fc from "fast-check";
-import { type Api, call, handles, merchant, paymentBody } from "../test/house.ts";
+import {
+  type Api,
+  call,
+  fund,
+  handles,
+  type Merchant,
+  merchant,
+  operate,
+  paymentBody,
+  payoutBody,
+} from "../test/house.ts";
 import { startReceiver } from "../test/receiver.ts";
-import { type Node, type Operation, operationsOf, type Request, requestsOf } from "./fuzz-requests.ts";
+import { type Known, type Node, type Operation, operationsOf, type Request, requestsOf } from "./fuzz-requests.ts";
 import { type Answer, type Judge, judges } from "./fuzz-verdict.ts";
 import { runCommand, Sentence } from "./sentence.ts";
 import { beginTestRun } from "./test-run.ts";
@@ -17,6 +27,8 @@ const root = dirname(import.meta.dirname);
 /** As much as the setting allows: the limit has tests of its own and would only slow this down. */
 const ENVIRONMENT = { CAURI_RATE_LIMIT: "900", CAURI_RATE_WINDOW_S: "1", CAURI_SIM_DELAY_MS: "100" };
 const SCHEMATHESIS_EXAMPLES = 50;
+/** More than all requests together can move. */
+const FUNDS = 1_000_000_000;
 
 async function main(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
@@ -32,8 +44,9 @@ async function main(args: readonly string[]): Promise<number> {
   const house = await beginTestRun("fuzz", ENVIRONMENT);
   try {
     const receiver = await startReceiver();
-    const { test: merchant_api } = await merchant("Fuzz");
-    const known = await firstThings(merchant_api, receiver.url);
+    const from = await merchant("Fuzz");
+    const merchant_api = from.test;
+    const known = await firstThings(from, receiver.url);
     const failures = (await fuzzAll(merchant_api, known, runs, seed)) + schemathesis(merchant_api.key, seed);
     await receiver.close();
     return failures === 0 ? 0 : 1;
@@ -42,14 +55,36 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-/** Something to find, so that reads of one thing are fuzzed beyond 404. */
-async function firstThings(api: Api, url: string): Promise<string[]> {
-  const payment = (await api.post("/v1/payments", paymentBody("01", { client_ref: "first" }))).body;
-  const endpoint = (await api.post("/v1/webhooks", { url })).body;
-  return [payment.id, payment.reference, "first", String(endpoint.id)];
+/** Something to find, money to move and somebody to move it to, so that requests are fuzzed beyond 403, 404 and 422. */
+async function firstThings({ account_id, test: api }: Merchant, url: string): Promise<Known> {
+  const to = await merchant("Fuzzed");
+  const everything = {
+    is_live: true,
+    options: [{ name: "internal_transfers", on: true }],
+    products: ["instant_payment", "tontine"].map((name) => ({ name, on: true })),
+  };
+  await operate("cauri.accounts.v1.AccountService/SetAccount", { account_id, ...everything });
+  for (const platform_id of ["plt_mtn_ci", "plt_orange_ci", "plt_wave_sn"]) await fund(account_id, FUNDS, platform_id);
+  const place = { amount_minor: 100, asset_id: "ast_xof" };
+  const ends = { from_platform_id: "plt_mtn_ci", to_platform_id: "plt_orange_ci" };
+  const bodies = {
+    payments: paymentBody("01"),
+    payouts: payoutBody("01"),
+    transfers: { ...place, platform_id: "plt_mtn_ci", destination_account_id: to.account_id },
+    rebalances: { ...place, ...ends },
+    webhooks: { url },
+  };
+  const ids: { [collection: string]: string[] } = {};
+  for (const [collection, body] of Object.entries(bodies)) {
+    const named = collection === "webhooks" ? body : { ...body, client_ref: "first" };
+    const made = await api.post(`/v1/${collection}`, named);
+    if (made.status !== 201) throw new Error(`POST /v1/${collection} answered ${made.status} ${made.text}`);
+    ids[collection] = [String(made.body.id), made.body.reference, made.body.client_ref].filter(Boolean);
+  }
+  return { ids, fields: { destination_account_id: [to.account_id] } };
 }
 
-async function fuzzAll(api: Api, known: readonly string[], runs: number, seed: number): Promise<number> {
+async function fuzzAll(api: Api, known: Known, runs: number, seed: number): Promise<number> {
   const document = (await api.get("/v1/openapi.json")).body as Node;
   const judge = judges(document);
   let failures = 0;
