@@ -112,6 +112,22 @@ test("admission: unknown keys are limited by client address, known ones from the
   assert.equal((await from("198.51.100.1", door.key())).status, 200);
 });
 
+test("admission: only a trusted proxy tells a client's address, and only the hop before it", async (t) => {
+  const codes = async (trusted_proxies: readonly string[], forwarded: (n: number) => string) => {
+    const door = await openDoor(t, { unknown_limit: 2, trusted_proxies });
+    const seen: number[] = [];
+    for (let n = 0; n < 3; n += 1) {
+      const headers = { "x-forwarded-for": forwarded(n), "x-api-key": door.key({ known: false }) };
+      seen.push((await door.send({ path: "/v1/assets", headers })).status);
+    }
+    return seen;
+  };
+  assert.deepEqual(await codes([], (n) => `198.51.100.${n}`), [401, 401, 429], "nobody is trusted: one client");
+  assert.deepEqual(await codes(["10.0.0.0/8"], (n) => `198.51.100.${n}`), [401, 401, 429], "we are no proxy of theirs");
+  assert.deepEqual(await codes(["127.0.0.1"], (n) => `203.0.113.${n}, 198.51.100.1`), [401, 401, 429], "made up by it");
+  assert.deepEqual(await codes(["127.0.0.1"], (n) => `203.0.113.1, 198.51.100.${n}`), [401, 401, 401]);
+});
+
 test("admission: a request id that is valid is kept, another is replaced, and every answer has one", async (t) => {
   const door = await openDoor(t);
   const kept = await door.send({ path: "/nowhere", headers: { "x-request-id": "abc-1" } });

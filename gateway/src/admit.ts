@@ -13,6 +13,7 @@ export type Credentials = {
   readonly api_key: string | undefined;
   /** Address of the client, as far as trusted proxies tell it. */
   readonly address: string;
+  readonly request_id: string;
 };
 
 export type Authentication = {
@@ -33,12 +34,12 @@ export function createAuthenticate(options: {
   readonly unknown: (address: string) => Verdict;
 }): Authenticate {
   const { keys, limiter, unknown } = options;
-  return async ({ authorization, api_key, address }) => {
+  return async ({ authorization, api_key, address, request_id }) => {
     const secret = secretOf({ authorization, api_key });
     if (secret === undefined) {
       return refused("missing_api_key", "send the API key as Authorization: Bearer or as X-API-Key");
     }
-    const holder = await keys.find(secret);
+    const holder = await keys.find(secret, request_id);
     if (holder === null) {
       const verdict = unknown(networkOf(address));
       if (!verdict.admitted) return refusedRate(null, verdict, "too many requests with unknown API keys");
@@ -58,13 +59,13 @@ export type Recheck = (credentials: Credentials, route: Route) => Promise<EdgeRe
 
 export function createRecheck(keys: Keys): Recheck {
   return async (credentials, route) => {
-    const holder = await keys.find(secretOf(credentials) ?? "");
+    const holder = await keys.find(secretOf(credentials) ?? "", credentials.request_id);
     return holder === null ? edgeRefusal("invalid_api_key", UNKNOWN_KEY) : authorize(holder, route);
   };
 }
 
 /** With both headers `Authorization` wins. */
-function secretOf({ authorization, api_key }: Omit<Credentials, "address">): string | undefined {
+function secretOf({ authorization, api_key }: Pick<Credentials, "authorization" | "api_key">): string | undefined {
   return bearerOf(authorization) ?? (api_key?.trim() || undefined);
 }
 

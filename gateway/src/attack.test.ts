@@ -86,7 +86,17 @@ test("attack: what is no HTTP, HTTP/1.1 without Host, two lengths, a length besi
     const answer = await raw(door, request);
     assert.equal(statusOf(answer), 400, JSON.stringify(request));
     assert.match(answer, /connection: close/i, JSON.stringify(request));
+    assert.match(answer, /\{"error":\{"code":"invalid_request","message":"[^"]+"\}\}$/, JSON.stringify(request));
+    assert.match(answer, /x-request-id: req_/i, JSON.stringify(request));
   }
+});
+
+test("attack: an expectation that nobody knows is ignored, and HTTP/1.0 needs no Host", async (t) => {
+  const { door, key } = await payments(t);
+  const expecting = await raw(door, `${head(key, "Expect: miracles", "Content-Length: 2")}{}`);
+  assert.equal(statusOf(expecting), 415, "it is served like any other");
+  const old = await raw(door, `GET /v1/openapi.json HTTP/1.0\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+  assert.equal(statusOf(old), 200);
 });
 
 test("attack: a second request smuggled behind a refused body is never read as one", async (t) => {

@@ -12,6 +12,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { type Authenticate, authorize, type Credentials } from "./admit.ts";
 import type { KeyHolder } from "./keys.ts";
 import { leaveUnread } from "./listen.ts";
+import { Places } from "./places.ts";
 import type { Verdict } from "./rate-limit.ts";
 import {
   defect,
@@ -99,7 +100,12 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
     rewriteUrl: (raw) => canonical(raw.url ?? "/"),
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: TIMEOUTS_LOOKED_AT_MS },
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUTS_LOOKED_AT_MS,
+      // Asked for below: Node's own refusal would have neither envelope nor request id.
+      requireHostHeader: false,
+    },
     // A line that is still open while we drain is served, and told to close: a rolling restart loses no request.
     return503OnClosing: false,
     forceCloseConnections: "idle",
@@ -121,7 +127,10 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
   app.addContentTypeParser("*", (request: FastifyRequest, payload: Readable) => readBody(request, payload));
   app.addHook("onRequest", async (request, reply) => {
     reply.header("X-Request-Id", request.id);
+    return request.raw.httpVersion === "1.1" && request.headers.host === undefined ? refuseHostless(reply) : undefined;
   });
+  // An expectation that nobody here knows is ignored, which HTTP leaves to the server; Node would say a bare 417.
+  app.server.on("checkExpectation", (request, response) => app.routing(request, response));
   app.setNotFoundHandler(() => {
     throw new RefusedEarly(edgeRefusal("not_found", "there is nothing at this path"));
   });
@@ -192,6 +201,13 @@ function closeLines(app: FastifyInstance): void {
   app.addHook("preClose", async () => {
     draining.now = true;
   });
+}
+
+/** The one refusal of a request that was read whole and yet is no HTTP. */
+function refuseHostless(reply: FastifyReply): FastifyReply {
+  reply.request.refused = "invalid_request";
+  const body = JSON.stringify({ error: { code: "invalid_request", message: "HTTP/1.1 asks for the header Host" } });
+  return reply.code(400).header("Connection", "close").type("application/json; charset=utf-8").send(body);
 }
 
 const CLIENT_ERRORS: { readonly [code: string]: readonly [number, string] } = {
@@ -352,41 +368,11 @@ function pathOf(url: string): string {
 }
 
 /** What a request shows of who sent it. */
-export function credentialsOf({ headers, ip }: FastifyRequest): Credentials {
-  return { authorization: headers.authorization, api_key: firstOf(headers["x-api-key"]), address: ip };
+export function credentialsOf({ headers, ip, id }: FastifyRequest): Credentials {
+  const api_key = firstOf(headers["x-api-key"]);
+  return { authorization: headers.authorization, api_key, address: ip, request_id: id };
 }
 
 function firstOf(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header[0] : header;
-}
-
-/** Every path that the app serves, with its methods: what the router could not place is 405 here or 404 nowhere. */
-class Places {
-  readonly #places = new Map<string, { readonly shape: RegExp; readonly methods: Set<string> }>();
-  /** Paths without a parameter: they come before those whose parameter would fit them. */
-  readonly #plain = new Map<string, Set<string>>();
-
-  add(method: string | string[], url: string): void {
-    const shape = url.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/:[A-Za-z_]+/g, "[^/]+");
-    const place = this.#places.get(shape) ?? { shape: new RegExp(`^${shape}$`), methods: new Set() };
-    for (const one of [method].flat()) place.methods.add(one);
-    this.#places.set(shape, place);
-    if (!url.includes(":") && !url.includes("*")) this.#plain.set(url, place.methods);
-  }
-
-  /** Whether the path stands by itself, without this method. */
-  lacks(path: string, method: string): boolean {
-    return this.#plain.get(path)?.has(method) === false;
-  }
-
-  missing(path: string, reply: FastifyReply): EdgeRefusal {
-    const methods = new Set(this.#plain.get(path));
-    for (const place of methods.size > 0 ? [] : this.#places.values()) {
-      if (place.shape.test(path)) for (const method of place.methods) methods.add(method);
-    }
-    if (methods.size === 0) return edgeRefusal("not_found", "there is nothing at this path");
-    const allowed = [...methods].sort().join(", ");
-    reply.header("Allow", allowed);
-    return edgeRefusal("method_not_allowed", `this path knows ${allowed}`);
-  }
 }

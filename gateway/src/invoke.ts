@@ -41,7 +41,8 @@ export function createInvoke(upstreams: Upstreams, log: Log): Invoke {
     const ends = Date.now() + route.timeout_ms;
     const once = () => upstreams.call(rpc, message, { caller, timeout_ms: ends - Date.now() });
     try {
-      const { message: answer, outcome } = await repeated(once, ends);
+      // A key or an account that was made twice could not be told from one that somebody asked for.
+      const { message: answer, outcome } = await (route.repeatable ? repeated(once, ends) : once());
       return { message: answer, outcome: outcome === "existing" || outcome === "replayed" ? outcome : "created" };
     } catch (error) {
       return refusalFor(error, route.name, request_id, log);
@@ -49,7 +50,7 @@ export function createInvoke(upstreams: Upstreams, log: Log): Invoke {
   };
 }
 
-/** Calls again, once, with the same operation id, when a service went away without a word about the call. */
+/** Calls again, once, with the same operation id where there is one, when a service went away without a word about the call. */
 export async function repeated<T>(once: () => Promise<T>, ends_ms: number): Promise<T> {
   try {
     return await once();

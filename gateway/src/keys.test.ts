@@ -28,12 +28,12 @@ function setUp(
 test("keys: an answer is kept for 5 s at most, known or not", async () => {
   for (const known of [true, false]) {
     const { state, keys, secret } = setUp(() => ({ ...KNOWN, known }));
-    await keys.find(secret);
+    await keys.find(secret, "req_1");
     state.now += 4_999;
-    await keys.find(secret);
+    await keys.find(secret, "req_1");
     assert.equal(state.asked, 1);
     state.now += 1;
-    await keys.find(secret);
+    await keys.find(secret, "req_1");
     assert.equal(state.asked, 2);
   }
 });
@@ -46,37 +46,38 @@ test("keys: a change is seen with the next request, and an answer from before it
     if (status === AccountStatus.APPROVED) await gate.promise;
     return told;
   });
-  const before = keys.find(secret);
+  const before = keys.find(secret, "req_1");
   status = AccountStatus.SUSPENDED;
   keys.forget();
   gate.resolve();
   assert.equal((await before)?.approved, true, "the question was under way");
-  assert.equal((await keys.find(secret))?.approved, false);
+  assert.equal((await keys.find(secret, "req_1"))?.approved, false);
 });
 
 test("keys: many requests with a new key ask once; a failed question is asked again", async () => {
   let fails = true;
   const { state, keys, secret } = setUp(() => (fails ? Promise.reject(new Error("away")) : KNOWN));
-  const all = await Promise.allSettled([...Array(20)].map(() => keys.find(secret)));
+  const all = await Promise.allSettled([...Array(20)].map(() => keys.find(secret, "req_1")));
   assert.equal(state.asked, 1);
   assert.ok(all.every(({ status }) => status === "rejected"));
   fails = false;
-  assert.equal((await keys.find(secret))?.key_id, "key_1");
+  assert.equal((await keys.find(secret, "req_1"))?.key_id, "key_1");
 });
 
 test("keys: a closed account's key is unknown, the end of an overlap ends the answer", async () => {
   const closed = setUp(() => ({ ...KNOWN, accountStatus: AccountStatus.CLOSED }));
-  assert.equal(await closed.keys.find(closed.secret), null);
+  assert.equal(await closed.keys.find(closed.secret, "req_1"), null);
   const ending = setUp(() => ({ ...KNOWN, expiresAt: { seconds: 1_001n, nanos: 0 } }));
-  await ending.keys.find(ending.secret);
+  await ending.keys.find(ending.secret, "req_1");
   ending.state.now += 1_000;
-  await ending.keys.find(ending.secret);
+  await ending.keys.find(ending.secret, "req_1");
   assert.equal(ending.state.asked, 2);
 });
 
 test("keys: what cannot be a key is unknown without asking anybody", async () => {
   const { state, keys } = setUp(() => KNOWN);
-  for (const text of ["", "sk_test_", "x".repeat(10_000), "sk_prod_abc"]) assert.equal(await keys.find(text), null);
+  for (const text of ["", "sk_test_", "x".repeat(10_000), "sk_prod_abc"])
+    assert.equal(await keys.find(text, "req_1"), null);
   assert.equal(state.asked, 0);
 });
 

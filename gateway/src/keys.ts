@@ -34,7 +34,7 @@ export type KeyHolder = {
 
 export type Keys = {
   /** Null for a key that is unknown, revoked or past its end, or whose account is closed. */
-  find(secret: string): Promise<KeyHolder | null>;
+  find(secret: string, request_id: string): Promise<KeyHolder | null>;
   /** A key or an account has changed: everything is asked anew. */
   forget(): void;
 };
@@ -43,7 +43,7 @@ type Kept = { readonly holder: KeyHolder | null; readonly until_ms: number };
 
 export function createKeys(options: {
   readonly pepper: string;
-  readonly resolve: (hmac: Uint8Array) => Promise<ResolvedKey>;
+  readonly resolve: (hmac: Uint8Array, request_id: string) => Promise<ResolvedKey>;
   readonly now?: () => number;
 }): Keys {
   const { pepper, resolve, now = Date.now } = options;
@@ -52,9 +52,9 @@ export function createKeys(options: {
   const asked = new Map<string, Promise<KeyHolder | null>>();
   let generation = 0;
 
-  async function ask(name: string, hmac: Buffer): Promise<KeyHolder | null> {
+  async function ask(name: string, hmac: Buffer, request_id: string): Promise<KeyHolder | null> {
     const asked_in = generation;
-    const holder = holderOf(await resolve(hmac));
+    const holder = holderOf(await resolve(hmac, request_id));
     // An answer from before a change may not outlive it.
     if (asked_in === generation) keep(holder === null ? unknown : known, name, holder);
     return holder?.holder ?? null;
@@ -68,7 +68,7 @@ export function createKeys(options: {
   }
 
   return {
-    async find(secret) {
+    async find(secret, request_id) {
       if (!isSecret(secret)) return null;
       const hmac = hmacOfSecret(secret, pepper);
       // The digest, not the secret, is what is looked up: how long that takes tells nothing about any key.
@@ -81,7 +81,7 @@ export function createKeys(options: {
       }
       const running = asked.get(name);
       if (running !== undefined) return running;
-      const question = ask(name, hmac).finally(() => asked.delete(name));
+      const question = ask(name, hmac, request_id).finally(() => asked.delete(name));
       asked.set(name, question);
       return question;
     },
@@ -95,10 +95,11 @@ export function createKeys(options: {
 }
 
 /** Asks accounts. */
-export function resolveBy(upstreams: Upstreams): (hmac: Uint8Array) => Promise<ResolvedKey> {
-  return async (hmac) => {
+export function resolveBy(upstreams: Upstreams): (hmac: Uint8Array, request_id: string) => Promise<ResolvedKey> {
+  return async (hmac, request_id) => {
     const request = create(ResolveKeyRequestSchema, { hmac });
-    const once = () => upstreams.call(KeyService.method.resolveKey, request, { timeout_ms: RESOLVE_TIMEOUT_MS });
+    const call = { caller: { request_id }, timeout_ms: RESOLVE_TIMEOUT_MS };
+    const once = () => upstreams.call(KeyService.method.resolveKey, request, call);
     return (await repeated(once, Date.now() + RESOLVE_TIMEOUT_MS)).message;
   };
 }

@@ -10,6 +10,7 @@ import pg from "pg";
 import { createLimiter, HOLD_MS, type Limiter, type LimiterNews } from "./rate-limit.ts";
 import { admitCalls, type RateRule } from "./rate-log.ts";
 import { admitInStore } from "./rate-store.ts";
+import { firstPlace, inWindow } from "./rate-testing.ts";
 
 const RULE: RateRule = { limit: 300, window_ms: 60_000, hold_ms: HOLD_MS };
 const QUIET: LimiterNews = { exact: () => {}, batch: () => {}, failed: () => {} };
@@ -61,6 +62,48 @@ test("admit_calls: random histories are answered as the model answers them", asy
     }),
     { numRuns: 60 },
   );
+});
+
+test("admit_calls: bursts of 150 and more, half a window apart or nearly so, are answered by the plainest count", async () => {
+  const bursts = fc.array(
+    fc.record({
+      wait_ms: fc.oneof(fc.constantFrom(0, 1, 29_749, 29_750, 30_000, 30_001, 59_750, 60_000), fc.nat(61_000)),
+      calls: fc.oneof(fc.constantFrom(1, 149, 150, 151, 300, 400), fc.integer({ min: 1, max: 400 })),
+    }),
+    { minLength: 2, maxLength: 8 },
+  );
+  let serial = 0;
+  const run = async (steps: readonly { wait_ms: number; calls: number }[]) => {
+    serial += 1;
+    const begin = Date.UTC(2026, 10, 20);
+    const admitted: number[] = [];
+    let at = 0;
+    const passed: number[] = [];
+    for (const { wait_ms, calls } of steps) {
+      at += wait_ms;
+      const { answers } = await admitInStore(db.pool, [`key_burst_${serial}`], [calls], RULE, new Date(begin + at));
+      const delays = answers[0]?.delays ?? [];
+      passed.push(delays.length);
+      for (let call = 0; call < calls; call += 1) {
+        const wanted = firstPlace(admitted, at, RULE);
+        const delay = delays[call];
+        assert.equal(delay === undefined ? null : at + delay, wanted, `call ${call} of ${calls} at ${at}`);
+        if (wanted === null) break;
+        admitted.push(wanted);
+      }
+    }
+    for (const instant of admitted) assert.ok(inWindow(admitted, instant, RULE) <= RULE.limit);
+    return passed;
+  };
+  const half = { wait_ms: 30_000, calls: 150 };
+  assert.deepEqual(
+    await run([half, half, half, { ...half, calls: 151 }, { wait_ms: 1, calls: 1 }]),
+    [150, 150, 150, 150, 0],
+  );
+  const property = fc.asyncProperty(bursts, async (steps) => {
+    await run(steps);
+  });
+  await fc.assert(property, { numRuns: 40 });
 });
 
 test("admit_calls: after 20 days the row counts from a new base, and nothing is forgotten or kept", async () => {
@@ -136,4 +179,33 @@ test("loss: with the store away each of two gateways admits half, and no one is 
   const verdicts = await Promise.all([...Array(800)].map((_, i) => gateways[i % 2]?.check("key_away")));
   assert.equal(verdicts.filter((verdict) => verdict?.admitted).length, 300);
   assert.ok(failures >= 2 && failures <= 4, "told once, not for each call");
+});
+
+test("loss: when the store is back, a window later it alone decides again", async (t) => {
+  const rule = { limit: 4, window_ms: 60_000, hold_ms: 0 };
+  let now_ms = 0;
+  let is_away = true;
+  const told: boolean[] = [];
+  const limiter = createLimiter({
+    rule,
+    replicas: 2,
+    now: () => now_ms,
+    news: { ...QUIET, exact: (is_exact) => void told.push(is_exact) },
+    ask: async (keys, calls) =>
+      is_away
+        ? Promise.reject(new Error("the store is away"))
+        : admitInStore(db.pool, keys, calls, rule, new Date(Date.UTC(2026, 10, 21) + now_ms)),
+  });
+  t.after(() => limiter.stop());
+  const admitted = async (calls: number) => {
+    const verdicts = await Promise.all([...Array(calls)].map(() => limiter.check("key_back")));
+    return verdicts.filter((verdict) => verdict.admitted).length;
+  };
+  assert.equal(await admitted(5), 2, "its share");
+  is_away = false;
+  now_ms = 30_000;
+  assert.equal(await admitted(5), 0, "what it admitted alone still counts");
+  now_ms = 60_001;
+  assert.equal(await admitted(5), 4);
+  assert.ok(told.length > 0 && told.every((is_exact) => !is_exact), "the metric says that decisions are not exact");
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { admitCalls, type RateRule, wholeSeconds } from "./rate-log.ts";
+import { firstPlace, inWindow } from "./rate-testing.ts";
 
 const RULE: RateRule = { limit: 300, window_ms: 60_000, hold_ms: 250 };
 
@@ -17,23 +18,57 @@ function passes(calls: readonly { at: number; calls: number }[], rule: RateRule)
   return admitted;
 }
 
-test("rate: no window ever holds more than the limit, and nothing is refused that a window had room for", () => {
-  const history = fc.array(fc.record({ gap: fc.nat(300), calls: fc.integer({ min: 1, max: 6 }) }), { maxLength: 60 });
+/** Calls at instants that are mostly close together, sometimes half a window or a whole one apart. */
+const histories = fc.array(
+  fc.record({
+    gap: fc.oneof(fc.nat(300), fc.constantFrom(0, 1, 499, 500, 501, 749, 750, 751, 999, 1_000, 1_001)),
+    calls: fc.integer({ min: 1, max: 12 }),
+  }),
+  { maxLength: 60 },
+);
+
+test("rate: what passes, when, and what is refused is what the plainest count of the last window says", () => {
   fc.assert(
-    fc.property(history, fc.integer({ min: 1, max: 9 }), (steps, limit) => {
+    fc.property(histories, fc.integer({ min: 1, max: 9 }), (steps, limit) => {
       const rule = { limit, window_ms: 1_000, hold_ms: 250 };
+      const admitted: number[] = [];
+      let log: readonly number[] = [];
       let at = 0;
-      const calls = steps.map(({ gap, calls: count }) => {
+      for (const { gap, calls } of steps) {
         at += gap;
-        return { at, calls: count };
-      });
-      const admitted = passes(calls, rule);
-      for (const [index, instant] of admitted.entries()) {
-        const before = admitted[index - limit];
-        assert.ok(before === undefined || instant - before >= rule.window_ms, `${before} and ${instant}`);
+        const answer = admitCalls(log, calls, at, rule);
+        log = answer.log;
+        for (let call = 0; call < calls; call += 1) {
+          const wanted = firstPlace(admitted, at, rule);
+          const delay = answer.delays[call];
+          assert.equal(delay === undefined ? null : at + delay, wanted, `call ${call} at ${at}`);
+          if (wanted !== null) admitted.push(wanted);
+        }
       }
+      for (const instant of admitted) assert.ok(inWindow(admitted, instant, rule) <= limit, `${instant}`);
     }),
     { numRuns: 300 },
+  );
+});
+
+test("rate: after the seconds that a refused client is told, and not a whole second sooner, a call passes unheld", () => {
+  fc.assert(
+    fc.property(histories, fc.integer({ min: 1, max: 9 }), (steps, limit) => {
+      const rule = { limit, window_ms: 5_000, hold_ms: 250 };
+      let log: readonly number[] = [];
+      let at = 0;
+      for (const { gap, calls } of steps) {
+        at += gap;
+        const answer = admitCalls(log, calls, at, rule);
+        log = answer.log;
+        if (answer.delays.length === calls) continue;
+        const told = wholeSeconds(answer.next_ms);
+        assert.equal(admitCalls(log, 1, at + told * 1_000, rule).delays[0], 0);
+        const sooner = at + (told - 1) * 1_000;
+        if (told > 1) assert.notEqual(admitCalls(log, 1, sooner, rule).delays[0], 0);
+      }
+    }),
+    { numRuns: 200 },
   );
 });
 

@@ -42,6 +42,15 @@ test("routes: an RPC without the option is nowhere, an operator's is on the admi
   for (const { door, rest, stream, name } of routes) assert.equal(door === "admin", rest === null && !stream, name);
 });
 
+test("routes: a lost answer is asked for again only where twice does no more than once", () => {
+  const of = (name: string) => routes.find((route) => route.name.endsWith(`/${name}`))?.repeatable;
+  for (const name of ["CreatePayment", "CreatePayout", "CreateEndpoint", "GetPayment", "UpdateEndpoint", "ListKeys"]) {
+    assert.equal(of(name), true, name);
+  }
+  const once = ["CreateAccount", "CreateKey", "RotateKey", "AdvanceClock", "RotateEndpointSecret", "TestEndpoints"];
+  for (const name of once) assert.equal(of(name), false, name);
+});
+
 test("routes: every schema compiles, so that a bad pattern or bound stops the boot", () => {
   const { compile } = createValidator();
   for (const { rpc } of routes) compile(inputSchema(rpc.input));

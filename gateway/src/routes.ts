@@ -29,6 +29,9 @@ const EMPTY = "google.protobuf.Empty";
 /** A parameter is a whole segment: `{id}`, never `a{id}`. */
 const SEGMENT = /^(?:[a-z0-9]+(?:-[a-z0-9]+)*|\{[a-z][a-z0-9_]*\})$/;
 
+/** The standard reads by their names (AIP-131, AIP-132); an operator's RPC has no verb that would tell. */
+const READ = /^(?:Get|List)[A-Z]/;
+
 export type Verb = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
 export type Route = {
@@ -49,6 +52,8 @@ export type Route = {
   readonly existing: number;
   readonly replay: number;
   readonly idempotent: boolean;
+  /** Whether a call whose answer was lost may be made once more: what it does twice is what it does once. */
+  readonly repeatable: boolean;
   readonly id_prefix: string;
   readonly location: string;
   readonly timeout_ms: number;
@@ -110,6 +115,7 @@ export function readRoute(rpc: DescMethod, option: RouteOption): Route {
     existing: option.existing || success,
     replay: option.replay || success,
     idempotent: option.idempotent,
+    repeatable: option.idempotent || (rest === null ? READ.test(rpc.name) : rest.verb !== "POST"),
     id_prefix: option.idPrefix,
     location: option.location,
     timeout_ms: option.timeoutMs || (reads ? READ_TIMEOUT_MS : WRITE_TIMEOUT_MS),

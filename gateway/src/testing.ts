@@ -43,6 +43,7 @@ type Doubles = {
   readonly rails?: Partial<Handlers<typeof RailsServiceService>>;
   readonly limit?: number;
   readonly unknown_limit?: number;
+  readonly trusted_proxies?: readonly string[];
 };
 
 export type Answered = {
@@ -121,7 +122,7 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
     authenticate: createAuthenticate({ keys, limiter, unknown }),
     policy: `"default";q=${rule.limit};w=60`,
     document: openApiDocument(registry),
-    trusted_proxies: ["127.0.0.1"],
+    trusted_proxies: doubles.trusted_proxies ?? ["127.0.0.1"],
   });
   const admin = await createAdminDoor({ ...common, operator_token: OPERATOR_TOKEN });
   await Promise.all([app, admin].map((door) => door.listen({ host: "127.0.0.1", port: 0 })));

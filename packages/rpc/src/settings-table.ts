@@ -26,6 +26,8 @@ export type Setting = {
   readonly min?: number;
   readonly max?: number;
   readonly words?: readonly string[];
+  /** What a URL may begin with. */
+  readonly schemes?: readonly string[];
   readonly readers: readonly Reader[];
   /** Never shown in a log or an error message. */
   readonly secret?: true;
@@ -37,22 +39,22 @@ const SERVICES = ["accounts", "ledger", "rails", "collections", "payouts", "webh
 const PROCESSES = ["gateway", ...SERVICES] as const;
 const PORT = { kind: "number", unit: "port", min: 0, max: 65_535 } as const;
 const SECRET = { kind: "text", secret: true, default: null } as const;
-const DATABASE = { kind: "url", secret: true, default: null } as const;
+const WEB = { kind: "url", schemes: ["http", "https"] } as const;
+const DATABASE = { kind: "url", schemes: ["postgres", "postgresql"], secret: true, default: null } as const;
 const ADDRESS = { kind: "text", unit: "host:port", default: null } as const;
 
 export const SETTINGS = {
   // What every process has.
   NATS_URL: {
     kind: "url",
+    schemes: ["nats", "tls", "ws", "wss"],
     default: null,
     secret: true,
     readers: PROCESSES,
     doc: "The NATS server or cluster, with JetStream. Several are separated by commas.",
   },
   DATABASE_URL: {
-    kind: "url",
-    default: null,
-    secret: true,
+    ...DATABASE,
     readers: ["migrate"],
     doc: "An administrator's PostgreSQL URL, which may create schemas and roles. The migrator alone uses it; given to `npm start`, that server is used instead of a local one.",
   },
@@ -120,7 +122,7 @@ export const SETTINGS = {
     doc: "How long a gateway that is told to stop still takes requests while `/readyz` says draining and every answer closes its line, so that balancers turn away first. It is part of `CAURI_DRAIN_MS`. In Kubernetes a preStop sleep does the same.",
   },
   OTEL_EXPORTER_OTLP_ENDPOINT: {
-    kind: "url",
+    ...WEB,
     default: "",
     readers: PROCESSES,
     doc: "Where spans go, as OTLP over HTTP (JSON), such as `http://collector:4318`. Unset: no traces, and no cost of them.",
@@ -236,7 +238,7 @@ export const SETTINGS = {
     doc: "The interface that the public and gRPC ports are bound to; `0.0.0.0` in a cluster.",
   },
   CAURI_PAY_URL: {
-    kind: "url",
+    ...WEB,
     default: "",
     readers: ["gateway", "rails"],
     doc: "Where hosted pages live; the base URL of the gateway when empty.",
@@ -286,7 +288,7 @@ export const SETTINGS = {
 
   // Rails and the simulator.
   CAURI_CALLBACK_URL: {
-    kind: "url",
+    ...WEB,
     default: null,
     readers: ["rails"],
     doc: "The gateway's address as an operator reaches it for callbacks.",
@@ -420,7 +422,7 @@ export const SETTINGS = {
     doc: "The data folder of the local start.",
   },
   CAURI_ADMIN_URL: {
-    kind: "url",
+    ...WEB,
     default: "",
     readers: ["cli"],
     doc: "The admin door that the command line speaks to; from the data folder when empty.",
@@ -439,8 +441,7 @@ export const SETTINGS = {
     doc: "The API key of `cauri listen` and `cauri trigger`; the local demo account's test key when empty.",
   },
   CAURI_TEST_ADMIN_URL: {
-    kind: "url",
-    secret: true,
+    ...DATABASE,
     default: "",
     readers: ["tools"],
     doc: "The PostgreSQL server of the tests; started by them when empty.",

@@ -37,6 +37,16 @@ test("settings: every problem is told at once, and no secret is shown", () => {
   );
 });
 
+test("settings: a URL has a scheme that its reader speaks", () => {
+  const rails = { ...base, CAURI_RAILS_DATABASE_URL: "postgresql://localhost/cauri", CAURI_CALLBACK_URL: "http://x" };
+  const read = (env: object) => readSettings("rails", { ...rails, ...env });
+  assert.equal(read({ CAURI_PAY_URL: "https://pay.example" }).CAURI_PAY_URL, "https://pay.example");
+  for (const CAURI_PAY_URL of ["ftp://pay.example", "javascript:alert(1)", "pay.example", "localhost:80"]) {
+    assert.throws(() => read({ CAURI_PAY_URL }), /CAURI_PAY_URL must be a URL of http, https/);
+  }
+  assert.throws(() => read({ NATS_URL: "nats://a:1,http://b:2" }), /NATS_URL must be a URL of nats/);
+});
+
 test("settings: numbers are whole and plain", () => {
   for (const CAURI_WEBHOOK_LADDER of ["60,", "1.5", "-1", "1e3", "a"]) {
     assert.throws(() => readSettings("webhooks", { ...base, CAURI_WEBHOOK_LADDER }), /CAURI_WEBHOOK_LADDER must be/);

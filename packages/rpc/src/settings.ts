@@ -88,9 +88,9 @@ function parse(setting: Setting, text: string): Parsed {
     case "text":
       return { problem: null, value: text };
     case "url":
-      return text === "" || text.split(",").every((part) => URL.canParse(part))
+      return text === "" || text.split(",").every((part) => isUrl(part, setting.schemes))
         ? { problem: null, value: text }
-        : { problem: "must be a URL" };
+        : { problem: `must be a URL${setting.schemes === undefined ? "" : ` of ${setting.schemes.join(", ")}`}` };
     case "networks":
       return text === "" || text.split(",").every((part) => isNetwork(part.trim()))
         ? { problem: null, value: text }
@@ -116,6 +116,11 @@ function parse(setting: Setting, text: string): Parsed {
         : { problem: null, value: values };
     }
   }
+}
+
+function isUrl(text: string, schemes: readonly string[] | undefined): boolean {
+  const url = URL.parse(text.trim());
+  return url !== null && (schemes === undefined || schemes.includes(url.protocol.slice(0, -1)));
 }
 
 /** An address, or one with the length of its prefix. */
