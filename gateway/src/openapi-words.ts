@@ -190,6 +190,19 @@ const EVENTS: { readonly [event: string]: string } = {
   "payment.success": "Collected; the event that counts.",
   "payment.failed": "Collection failed or was cancelled; `data.status` tells which.",
   "payment.test": "Sent only by POST /v1/webhooks/test.",
+  "payout.success": "Paid out; the event that counts.",
+  "payout.failed": "The payout failed; its funds are available again.",
+  "payout.cancelled": "Cancelled by an operator before it was sent; its funds are available again.",
+  "payout.refunded": "Returned by the rail after its success; its funds are available again.",
+  "refund.success": "The payer has the money back.",
+  "refund.failed": "The refund failed; its funds are available again.",
+};
+
+/** What an operation of each kind is called in an example. */
+const EXAMPLES: { readonly [kind: string]: Schema } = {
+  payment: { id: "pay_01KAE8W2T8Y3J6X0R9Z5QK7M4N", reference: "PAY-7F3K9Q2MBX4T" },
+  payout: { id: "po_01KAE8W2T8Y3J6X0R9Z5QK7M4N", reference: "PYT-7F3K9Q2MBX4T" },
+  refund: { id: "re_01KAE8W2T8Y3J6X0R9Z5QK7M4N", reference: "RFD-7F3K9Q2MBX4T" },
 };
 
 export const WEBHOOK_SCHEMA: Schema = {
@@ -229,10 +242,11 @@ export const WEBHOOK_SCHEMA: Schema = {
   },
 };
 
-/** The webhooks section: one entry per event of the catalogue. */
-export function webhooks(): { [name: string]: Schema } {
+/** The webhooks section: one entry per event of the kinds of operations that the described paths can create. */
+export function webhooks(paths: { readonly [path: string]: unknown }): { [name: string]: Schema } {
+  const events = Object.entries(EVENTS).filter(([event]) => Object.hasOwn(paths, `/v1/${event.split(".")[0]}s`));
   return Object.fromEntries(
-    Object.entries(EVENTS).map(([event, text]) => [
+    events.map(([event, text]) => [
       event,
       {
         post: {
@@ -270,11 +284,10 @@ function eventSchema(event: string): Schema {
 }
 
 function eventExample(event: string): Schema {
-  const id = "pay_01KAE8W2T8Y3J6X0R9Z5QK7M4N";
-  const paid = { id, reference: "PAY-7F3K9Q2MBX4T", merchant_reference: "order-1042", amount: "1500" };
+  const [kind = "", status = ""] = event.split(".");
+  const done = { ...EXAMPLES[kind], merchant_reference: "order-1042", amount: "1500" };
   const tried = { id: DELIVERY, reference: "PAY-TEST7F3K9Q2M", merchant_reference: null, amount: "0" };
-  const [, status = ""] = event.split(".");
-  const data = { ...(event === "payment.test" ? tried : paid), currency: "XOF", status };
+  const data = { ...(event === "payment.test" ? tried : done), currency: "XOF", status };
   return { event, created: "2026-11-20T18:53:00.000Z", data };
 }
 

@@ -43,7 +43,7 @@ export function openApiDocument(registry: FileRegistry): object {
     security: [{ bearer: [] }, { api_key: [] }],
     tags: [...tags, { name: "Interface", description: "This description itself." }],
     paths: Object.fromEntries(Object.entries(paths).sort(([one], [other]) => (one < other ? -1 : 1))),
-    webhooks: words.webhooks(),
+    webhooks: words.webhooks(paths),
     components: {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "`Authorization: Bearer sk_test_…` or `sk_live_…`" },
