@@ -11,6 +11,8 @@ const root = dirname(import.meta.dirname);
 /** What `npm start` writes into `<data>/local.json`. */
 export type Handles = {
   readonly base_url: string;
+  /** The port of native gRPC. */
+  readonly grpc_url: string;
   readonly admin_url: string;
   readonly operator_token: string;
   readonly database_url: string;

@@ -38,6 +38,7 @@ export type Demo = { readonly account_id: string; readonly test_key: string; rea
 
 export type LocalJson = {
   readonly base_url: string;
+  readonly grpc_url: string;
   readonly admin_url: string;
   readonly operator_token: string;
   readonly database_url: string;

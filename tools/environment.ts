@@ -24,6 +24,8 @@ export type Wiring = {
 const DRAIN_MS = 5_000;
 
 export const baseUrl = (options: StartOptions) => `http://127.0.0.1:${options.port}`;
+/** Native gRPC, over HTTP/2 in clear text. */
+export const grpcUrl = (options: StartOptions) => `http://127.0.0.1:${options.grpc_port}`;
 export const adminUrl = (options: StartOptions) => `http://127.0.0.1:${options.admin_port}`;
 
 /** Throws a sentence when the person's environment holds a wrong name or value: before anything is started. */

@@ -23,6 +23,7 @@ import {
   checkRooms,
   checkSettings,
   choosePorts,
+  grpcUrl,
   roomEnvironment,
   type Wiring,
 } from "./environment.ts";
@@ -54,7 +55,12 @@ export type House = {
   kill(): void;
 };
 
-export type Ready = { readonly base_url: string; readonly admin_url: string; readonly demo: Demo | null };
+export type Ready = {
+  readonly base_url: string;
+  readonly grpc_url: string;
+  readonly admin_url: string;
+  readonly demo: Demo | null;
+};
 
 type State = {
   readonly options: StartOptions;
@@ -127,7 +133,7 @@ async function startHouse(state: State): Promise<Ready> {
   await Promise.all(rooms.map((room) => keepRoom(state, room, wiring)));
   await awaitReady(baseUrl(options), stopping.signal);
   const demo = options.demo ? await demoAccount(state, secrets) : null;
-  const urls = { base_url: baseUrl(options), admin_url: adminUrl(options) };
+  const urls = { base_url: baseUrl(options), grpc_url: grpcUrl(options), admin_url: adminUrl(options) };
   state.record = () => {
     const processes = Object.fromEntries(state.processes);
     const { account_id = null, test_key = null, live_key = null } = demo ?? {};

@@ -53,10 +53,10 @@ function stopOnSignal(house: House) {
   return { asked: asked.promise, done: done.promise, isAsked: () => asked_at !== null };
 }
 
-function printFirstPage(options: StartOptions, { base_url, admin_url, demo }: Ready): void {
+function printFirstPage(options: StartOptions, { base_url, grpc_url, admin_url, demo }: Ready): void {
   const rows: [string, string][] = [
     ["API", `${base_url}/v1   (documentation: ${base_url}/docs)`],
-    ["gRPC", `127.0.0.1:${options.grpc_port}`],
+    ["gRPC", grpc_url],
     ["operators", admin_url],
   ];
   if (demo !== null) {

@@ -1,11 +1,12 @@
-// Who may call what, for every route of the table and so for each new one by itself: REST and Connect on the public port,
-// and the operators' RPCs, which no credential reaches there. Whose the ids are is test/sweep.story.test.ts.
+// Who may call what, for every route of the table and so for each new one by itself: REST, Connect and gRPC-Web on the
+// public port, and the operators' RPCs, which no credential reaches there. Whose the ids are is test/sweep.story.test.ts.
 
 import assert from "node:assert/strict";
 import { connect, constants } from "node:http2";
 import { test } from "node:test";
 import type { ResolvedKey } from "@cauri/proto/ts/cauri/accounts/v1/accounts";
 import { AccountStatus } from "@cauri/proto/ts/cauri/accounts/v1/accounts";
+import { meaningOf } from "@cauri/rpc/reasons";
 import { loadImage } from "./image.ts";
 import { OPTIONS, PRODUCTS, type Route, readRoutes, SCOPES } from "./routes.ts";
 import { OPERATOR_TOKEN, openDoor, type TestDoor } from "./testing.ts";
@@ -14,18 +15,30 @@ const routes = readRoutes(loadImage());
 const everything = { scopes: [...SCOPES], products: [...PRODUCTS], options: [...OPTIONS], isLive: true };
 const live = { ...everything, mode: "live" };
 
-/** One way in: REST by the route's verb and path, or Connect. Both must refuse the same. */
-type Way = { readonly name: string; readonly method: string; readonly path: string; readonly route: Route };
+/** One way in: REST by the route's verb and path, Connect, or gRPC-Web. All must refuse the same. */
+type Way = {
+  readonly name: string;
+  readonly method: string;
+  readonly path: string;
+  readonly route: Route;
+  readonly type: string;
+};
 type Outcome = { readonly status: number; readonly code: string };
+
+const JSON_TYPE = "application/json";
+const GRPC_WEB_TYPE = "application/grpc-web+proto";
 
 const ways: readonly Way[] = routes
   .filter(({ door }) => door === "public")
   .flatMap((route) => {
-    const rpc = { name: `Connect ${route.name}`, method: "POST", path: `/${route.name}`, route };
+    const rpcs = [
+      { name: `Connect ${route.name}`, method: "POST", path: `/${route.name}`, route, type: JSON_TYPE },
+      { name: `gRPC-Web ${route.name}`, method: "POST", path: `/${route.name}`, route, type: GRPC_WEB_TYPE },
+    ];
     const { rest } = route;
-    if (rest === null) return [rpc];
+    if (rest === null) return rpcs;
     const path = rest.path.replace(/\{[^}]*\}/g, "1");
-    return [{ name: `${rest.verb} ${path}`, method: rest.verb, path, route }, rpc];
+    return [{ name: `${rest.verb} ${path}`, method: rest.verb, path, route, type: JSON_TYPE }, ...rpcs];
   });
 
 let serial = 0;
@@ -39,12 +52,15 @@ async function attempt(door: TestDoor, way: Way, key: string | null): Promise<Ou
     headers: {
       "x-forwarded-for": `198.51.${serial >> 8}.${serial & 255}`,
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+      ...(way.method === "GET" || way.method === "DELETE" ? {} : { "content-type": way.type }),
     },
-    ...(way.method === "GET" || way.method === "DELETE" ? {} : { body: {} }),
+    ...(way.method === "GET" || way.method === "DELETE" ? {} : { body: "{}" }),
   });
-  // REST has the code in its envelope; Connect has it in a header, beside the protocol's own error.
-  const code = answer.headers["cauri-reason"] ?? answer.json?.error?.code ?? "";
-  return { status: answer.status, code: String(code) };
+  // REST has the code in its envelope; the others have it in a header, beside the protocol's own error.
+  const code = String(answer.headers["cauri-reason"] ?? answer.json?.error?.code ?? "");
+  // gRPC-Web answers 200 whatever happens.
+  const is_refused = way.type === GRPC_WEB_TYPE && Number(answer.headers["grpc-status"]) > 0;
+  return { status: is_refused ? meaningOf(code).http : answer.status, code };
 }
 
 async function refusesAll(
@@ -140,7 +156,7 @@ test("sweep: no operator RPC is on the public port or the gRPC port, with any cr
   const operators = routes.filter((route) => route.door === "admin");
   assert.ok(operators.length >= 20, `${operators.length} operator RPCs`);
   for (const route of operators) {
-    const way = { name: route.name, method: "POST", path: `/${route.name}`, route };
+    const way = { name: route.name, method: "POST", path: `/${route.name}`, route, type: JSON_TYPE };
     assert.equal((await attempt(door, way, null)).status, 401, route.name);
     assert.equal((await attempt(door, way, OPERATOR_TOKEN)).status, 401, route.name);
     assert.equal((await attempt(door, way, door.key(live))).status, 404, route.name);
