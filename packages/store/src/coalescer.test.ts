@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as turnEnds, setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { Busy, coalesce } from "./coalescer.ts";
+
+/** Until what was asked for has begun, and what was answered has made room. */
+async function settled(): Promise<void> {
+  await sleep(0);
+  await turnEnds();
+  await turnEnds();
+}
 
 /** A batch function whose batches end when the test says so. */
 function gated() {
@@ -15,7 +22,7 @@ function gated() {
   };
   const open = async () => {
     gates.shift()?.();
-    await sleep(0);
+    await settled();
   };
   return { batches, run, open };
 }
@@ -24,9 +31,9 @@ test("coalesce: the callers of one tick share a batch, those that come while it 
   const { batches, run, open } = gated();
   const times10 = coalesce({ run, max_batch: 10, max_waiting: 100 });
   const first = [times10(1), times10(2)];
-  await sleep(0);
+  await settled();
   const second = [times10(3), times10(4), times10(5)];
-  await sleep(0);
+  await settled();
   assert.deepEqual(batches, [[1, 2]]);
   await open();
   assert.deepEqual(batches, [
@@ -36,7 +43,7 @@ test("coalesce: the callers of one tick share a batch, those that come while it 
   await open();
   assert.deepEqual(await Promise.all([...first, ...second]), [10, 20, 30, 40, 50]);
   const third = times10(6);
-  await sleep(0);
+  await settled();
   await open();
   assert.equal(await third, 60);
 });
@@ -45,7 +52,7 @@ test("coalesce: a batch is never larger than its bound, lanes run side by side",
   const { batches, run, open } = gated();
   const times10 = coalesce({ run, max_batch: 2, max_waiting: 100, lanes: 2 });
   const calls = [1, 2, 3, 4, 5].map(times10);
-  await sleep(0);
+  await settled();
   assert.deepEqual(batches, [
     [1, 2],
     [3, 4],
@@ -56,11 +63,31 @@ test("coalesce: a batch is never larger than its bound, lanes run side by side",
   assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50]);
 });
 
+test("coalesce: beside a batch under way only one of a size that is worth it begins, fewer wait for its end", async () => {
+  const { batches, run, open } = gated();
+  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100, lanes: 2, least_beside: 3 });
+  const calls = [times10(1)];
+  await settled();
+  calls.push(times10(2), times10(3));
+  await settled();
+  assert.deepEqual(batches, [[1]]);
+  calls.push(times10(4));
+  await settled();
+  assert.deepEqual(batches, [[1], [2, 3, 4]]);
+  calls.push(times10(5), times10(6));
+  await open();
+  assert.equal(batches.length, 2);
+  await open();
+  assert.deepEqual(batches, [[1], [2, 3, 4], [5, 6]]);
+  await open();
+  assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50, 60]);
+});
+
 test("coalesce: one more than may wait is refused at once, and nothing is done with it", async () => {
   const { batches, run, open } = gated();
   const times10 = coalesce({ run, max_batch: 1, max_waiting: 2 });
   const running = times10(1);
-  await sleep(0);
+  await settled();
   const waiting = [times10(2), times10(3)];
   await assert.rejects(times10(4), Busy);
   for (let i = 0; i < 3; i += 1) await open();
@@ -72,7 +99,7 @@ test("coalesce: an item that waited too long is refused instead of run", async (
   const { batches, run, open } = gated();
   const times10 = coalesce({ run, max_batch: 10, max_waiting: 10, max_wait_ms: 20 });
   const running = times10(1);
-  await sleep(0);
+  await settled();
   const late = times10(2);
   late.catch(() => {});
   await sleep(40);

@@ -19,6 +19,8 @@ export type Coalescing<I, O> = {
   retry_alone?: boolean;
   /** Batches at the same time; 1 unless the statement gains from more. */
   lanes?: number;
+  /** Items that a batch beside another one needs to begin: fewer wait for more, or for the end of the one under way. */
+  least_beside?: number;
   /** Hears the size of each batch, for the histogram of batch sizes. */
   observe?: (size: number) => void;
 };
@@ -39,7 +41,7 @@ type Waiting<I, O> = {
 };
 
 export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<O> {
-  const { run, max_batch, max_waiting, max_wait_ms = Number.POSITIVE_INFINITY, lanes = 1 } = options;
+  const { run, max_batch, max_waiting, max_wait_ms = Number.POSITIVE_INFINITY, lanes = 1, least_beside = 1 } = options;
   let waiting: Waiting<I, O>[] = [];
   let running = 0;
   let under_way = 0;
@@ -51,14 +53,16 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
     const stale = waiting.splice(0, fresh < 0 ? waiting.length : fresh);
     for (const entry of stale) entry.reject(new Busy("this waited too long for its turn"));
     // Lanes share evenly: one that took all would leave the others nothing to overlap with.
-    const size = Math.min(max_batch, Math.ceil((waiting.length + under_way) / lanes));
+    const size = Math.min(max_batch, Math.max(least_beside, Math.ceil((waiting.length + under_way) / lanes)));
     const batch = waiting.slice(0, size);
     waiting = waiting.slice(size);
     return batch;
   }
 
   async function work(): Promise<void> {
-    for (let batch = takeBatch(); batch.length > 0; batch = takeBatch()) {
+    while (waiting.length >= (running > 1 ? least_beside : 1)) {
+      const batch = takeBatch();
+      if (batch.length === 0) break;
       await settle(batch);
       // Callers who were just answered often come back at once: with them the next batch is half as large again.
       await answered();
@@ -96,10 +100,10 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
         return;
       }
       waiting.push({ item, since: performance.now(), resolve, reject, inside: here() });
-      if (running >= lanes) return;
+      if (running >= lanes || (running > 0 && waiting.length < least_beside)) return;
       running += 1;
-      // A microtask later, so that the callers of this very tick share the first batch.
-      queueMicrotask(work);
+      // A turn of the event loop later, so that calls which arrived by one read of a socket share the first batch.
+      setImmediate(work);
     });
 }
 

@@ -10,11 +10,13 @@ import { join } from "node:path";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import { type Group, LedgerServiceClient, type PostRequest } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import { connectClient } from "@cauri/rpc/client";
+import { logger } from "@cauri/rpc/log";
 import { migrateRoom, roomUrl } from "@cauri/store/migrate";
 import { openPool, type Pool } from "@cauri/store/pool";
 import { openAccounts } from "./account-store.ts";
 import { EchoClient, FLOAT, groupOf, messageOf, TOKEN } from "./bench-rpc.bench.ts";
 import { type Engine, startEngine } from "./engine.ts";
+import { startMonitor } from "./monitor.ts";
 import { verify } from "./verify.ts";
 
 const ACCOUNTS = 10_000;
@@ -66,6 +68,7 @@ async function bench(): Promise<void> {
   const engine = startEngine({ pool });
   await fund(engine);
   await benchEngine(place, engine);
+  await benchMonitor(place, pool, engine);
   await benchProcedure(place, pool, engine);
   await benchRpc(place, url);
   const { rows } = await admin.query<{ updates: bigint; hot: bigint }>(
@@ -95,6 +98,18 @@ async function benchEngine(place: Place, engine: Engine): Promise<void> {
     ratios.push((await run(place, "engine, one hot account", CALLERS, hot, work)) / cold);
   }
   say(`hot / cold: ${said(ratios)} (wanted: at least 0.9)`);
+}
+
+/** Beside callers the monitor catches up on all that was posted before, and verifies everything from the beginning. */
+async function benchMonitor(place: Place, pool: Pool, engine: Engine): Promise<void> {
+  for (let pair = 0; pair < 2; pair += 1) {
+    await run(place, "engine, cold accounts", CALLERS, codes, onEngine(engine));
+    const monitor = startMonitor({ pool, log: logger("ledger", "silent") });
+    await run(place, "engine, cold accounts, beside the monitor", CALLERS, codes, onEngine(engine));
+    await monitor.stop();
+    // What it left half done is due again: it has as much to do the second time.
+    await place.admin.query("truncate ledger.verifications; truncate ledger.verify_marks");
+  }
 }
 
 function onEngine(engine: Engine): Work {
@@ -153,6 +168,13 @@ async function benchRpc(place: Place, url: string): Promise<void> {
       (client: typeof ledger | typeof echo): Work =>
       (debit, credit) =>
         postAll(client, [messageOf(debit, credit)]);
+    // What a service knows after its first minutes: an account that it meets for the first time it reads under the lock.
+    for (let start = 0; start < ACCOUNTS; start += BATCH) {
+      await postAll(
+        ledger,
+        codes.slice(start, start + BATCH).map((code) => messageOf(FLOAT, code)),
+      );
+    }
     await run(there, "warm-up over gRPC", CALLERS, codes, unary(ledger));
     const ratios: number[] = [];
     for (let pair = 0; pair < 2; pair += 1) {

@@ -18,6 +18,8 @@ const MAX_WAITING = 10_000;
 const MAX_WAIT_MS = 4_000;
 /** Batches of a lane at a time: one that commits and one that is decided meanwhile. */
 const BATCHES_UNDER_WAY = 2;
+/** Groups that are worth a batch of their own while one commits: below this its price is not its rows. */
+const LEAST_BESIDE = 16;
 
 export type EngineOptions = { readonly pool: Pool; readonly max_waiting?: number };
 
@@ -51,7 +53,8 @@ export function startEngine({ pool, max_waiting = MAX_WAITING }: EngineOptions):
     const writer = writerOf(lane_id);
     const queue = coalesce<GroupOrder, GroupAnswer>({
       run: (groups) => writeAll(writer, groups),
-      ...{ max_batch: MAX_BATCH, max_waiting, max_wait_ms: MAX_WAIT_MS, lanes: BATCHES_UNDER_WAY },
+      ...{ max_batch: MAX_BATCH, max_waiting, max_wait_ms: MAX_WAIT_MS },
+      ...{ lanes: BATCHES_UNDER_WAY, least_beside: LEAST_BESIDE },
       observe: observeBatchSize,
     });
     queues.set(`${book}/${asset_id}`, queue);

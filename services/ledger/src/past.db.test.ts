@@ -16,6 +16,7 @@ import {
   findAccount,
   type Movement,
   type Place,
+  pastSql,
   readBalances,
   readEntriesBefore,
   readLines,
@@ -310,3 +311,29 @@ test("clearing: an account that is not empty is listed with its oldest item, fir
   const other = settled.accounts.get(FLOAT)?.asset_id ?? "";
   assert.deepEqual(await readClearing(pool, { asset_id: other, book: "live" }, 10), []);
 });
+
+type Plan = { "Relation Name"?: string; "Actual Loops": number; "Index Searches"?: number; Plans?: Plan[] };
+
+test("as of an instant by recorded time: one look-up in the key of the month, whatever other months there are", async () => {
+  const wishes: readonly Wish[] = [{ kind: "post", amount: 1n, effective_hours: null, between: [0, 2] }];
+  const steps = Array.from({ length: 12 }, () => ({ after_minutes: 1_800, wishes, counts: false }));
+  const { accounts } = await play(steps);
+  for (const day of ["2026-01-30", "2026-02-09", "2026-02-20"]) {
+    const text = `explain (analyze, format json) ${pastSql("recorded", "(select unnest($1::bigint[]) as account_id)")}`;
+    const values = [[accounts.get(FLOAT)?.account_id], day];
+    const { rows } = await pool.query<{ "QUERY PLAN": string | [{ Plan: Plan }] }>(text, values);
+    const told = rows[0]?.["QUERY PLAN"] ?? "[]";
+    const [explained] = typeof told === "string" ? (JSON.parse(told) as [{ Plan: Plan }]) : told;
+    const read = scansOf(explained.Plan).filter((scan) => scan["Actual Loops"] > 0);
+    const month = `entries_${day.slice(0, 7).replace("-", "_")}`;
+    assert.deepEqual(
+      read.map((scan) => [scan["Relation Name"], scan["Actual Loops"], scan["Index Searches"]]),
+      [[month, 1, 1]],
+    );
+  }
+});
+
+function scansOf(plan: Plan): Plan[] {
+  const below = (plan.Plans ?? []).flatMap(scansOf);
+  return plan["Relation Name"]?.startsWith("entries") === true ? [plan, ...below] : below;
+}
