@@ -28,7 +28,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   "packages/webhook-verifier": [],
   "packages/trace": ["@cauri/money"],
   "packages/store": ["@cauri/money", "@cauri/trace"],
-  "packages/rpc": ["@cauri/money", "@cauri/trace", "@cauri/proto"],
+  "packages/rpc": ["@cauri/money", "@cauri/trace", "@cauri/proto", "@cauri/store"],
   "packages/events": ["@cauri/money", "@cauri/trace", "@cauri/proto", "@cauri/store", "@cauri/rpc"],
 };
 /** They are called and call nobody: a call back up would make a cycle of waiting. */

@@ -13,21 +13,13 @@ import { type GroupAnswer, TransferResult } from "@cauri/proto/ts/cauri/ledger/v
 import {
   type Booked,
   holdVerdict,
-  LEDGER_TIMEOUT_MS,
   type LedgerClient,
-  type PostingOrder,
-  postAll,
+  openPoster,
   postSuspense,
   resultOf,
   resultWord,
   verdictOf,
 } from "@cauri/rpc/posting";
-import { coalesce } from "@cauri/store/coalescer";
-
-/** Steps of one call, how many may wait for the next one, and how many calls are under way: one decided, one booked. */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
-const CALLS = 2;
 
 /** Whose money goes out, and from where. */
 export type Outgoer = Booked & {
@@ -53,15 +45,7 @@ class LedgerWaits extends Error {
 }
 
 export function openOutgoingLedger(client: LedgerClient): OutgoingLedger {
-  // Steps of the same moment share a call. A repeat is safe, so one that the ledger does not take fails alone.
-  const send = coalesce({
-    run: (orders: PostingOrder[]) => postAll(client, orders),
-    max_batch: MAX_BATCH,
-    max_waiting: MAX_WAITING,
-    max_wait_ms: LEDGER_TIMEOUT_MS,
-    retry_alone: true,
-    lanes: CALLS,
-  });
+  const send = openPoster(client);
   const spend: OutgoingLedger["spend"] = async (operation, group) => {
     const [answer] = await send({ operation, groups: [group] });
     if (answer?.accepted === true) return answer;

@@ -12,11 +12,17 @@ import {
   TransferResult,
   TransferState,
 } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
+import { coalesce } from "@cauri/store/coalescer";
 import type { Caller } from "./caller.ts";
 import type { Promisified } from "./client.ts";
 
 /** Together with the call of a rail (6 s) below the lease of 9 s. */
-export const LEDGER_TIMEOUT_MS = 2_500;
+const LEDGER_TIMEOUT_MS = 2_500;
+
+/** Operations of one call, how many may wait for the next one, and how many calls are under way: one decided, one booked. */
+const MAX_BATCH = 100;
+const MAX_WAITING = 2_000;
+const CALLS = 2;
 
 /** Whose transfers they are. */
 export type Booked = { readonly id: string; readonly account: string; readonly mode: Mode };
@@ -41,8 +47,21 @@ export async function postGroups(
   return answers ?? [];
 }
 
-/** `postGroups` for many operations by one call, in their order. */
-export async function postAll(client: LedgerClient, orders: readonly PostingOrder[]): Promise<GroupAnswer[][]> {
+/** `postGroups` for a room that posts much: operations of the same moment share a call. */
+export function openPoster(client: LedgerClient): (order: PostingOrder) => Promise<GroupAnswer[]> {
+  return coalesce({
+    run: (orders: PostingOrder[]) => postAll(client, orders),
+    max_batch: MAX_BATCH,
+    max_waiting: MAX_WAITING,
+    max_wait_ms: LEDGER_TIMEOUT_MS,
+    // A repeat is safe, so what the ledger does not take fails alone.
+    retry_alone: true,
+    lanes: CALLS,
+  });
+}
+
+/** Many operations by one call, answered in their order. */
+async function postAll(client: LedgerClient, orders: readonly PostingOrder[]): Promise<GroupAnswer[][]> {
   const request = {
     groups: orders.flatMap(({ operation, groups }) =>
       groups.map(({ asset_id, postings }) => ({

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate as turnEnds, setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep, setImmediate as turnEnds } from "node:timers/promises";
 import fc from "fast-check";
 import { Busy, coalesce } from "./coalescer.ts";
 

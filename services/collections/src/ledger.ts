@@ -2,22 +2,9 @@
 // from the payment.
 
 import type { Verdict } from "@cauri/money/posting";
-import {
-  LEDGER_TIMEOUT_MS,
-  type LedgerClient,
-  type PostingOrder,
-  postAll,
-  postSuspense,
-  verdictOf,
-} from "@cauri/rpc/posting";
-import { coalesce } from "@cauri/store/coalescer";
+import { type LedgerClient, openPoster, postSuspense, verdictOf } from "@cauri/rpc/posting";
 import type { LedgerStep, Payment } from "./payment.ts";
 import { groupsOf, type Mispaid, suspenseAccounts, suspenseGroup } from "./postings.ts";
-
-/** Steps of one call, how many may wait for the next one, and how many calls are under way: one decided, one booked. */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
-const CALLS = 2;
 
 export type Ledger = {
   post(payment: Payment, step: Exclude<LedgerStep, "post_suspense">): Promise<Verdict>;
@@ -26,15 +13,7 @@ export type Ledger = {
 };
 
 export function openLedger(client: LedgerClient): Ledger {
-  // Steps of the same moment share a call. A repeat is safe, so one that the ledger does not take fails alone.
-  const send = coalesce({
-    run: (orders: PostingOrder[]) => postAll(client, orders),
-    max_batch: MAX_BATCH,
-    max_waiting: MAX_WAITING,
-    max_wait_ms: LEDGER_TIMEOUT_MS,
-    retry_alone: true,
-    lanes: CALLS,
-  });
+  const send = openPoster(client);
   return {
     async post(payment, step) {
       const groups = groupsOf(payment, step);
