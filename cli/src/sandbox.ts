@@ -6,6 +6,7 @@ import {
   SandboxFundResponseSchema,
 } from "@cauri/proto/es/cauri/accounts/v1/accounts_pb";
 import { PaymentSchema, PaymentService } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
+import { RefundSchema, RefundService } from "@cauri/proto/es/cauri/collections/v1/refunds_pb";
 import { PayoutSchema, PayoutService } from "@cauri/proto/es/cauri/payouts/v1/payouts_pb";
 import { RailsService } from "@cauri/proto/es/cauri/rails/v1/rails_pb";
 import { WebhookService } from "@cauri/proto/es/cauri/webhooks/v1/webhooks_pb";
@@ -17,8 +18,9 @@ import { parseDuration, parseMinor } from "./inputs.ts";
 const EXAMPLE_ACCOUNT = "acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW";
 
 /** Operations of rooms that don't stand yet, by the prefix of their id or reference: no arrow of theirs stands. */
-const OTHER_OPERATIONS = /^(?:(?:re|tr|rb|wr|dp|sub|inv|rtp)_|(?:RFD|TRF|RBL|WDR|DSP|SUB|RTP)-)/i;
+const OTHER_OPERATIONS = /^(?:(?:tr|rb|wr|dp|sub|inv|rtp)_|(?:TRF|RBL|WDR|DSP|SUB|RTP)-)/i;
 const PAYOUT = /^(?:po_|PYT-)/i;
+const REFUND = /^(?:re_|RFD-)/i;
 
 /** Far more than any ladder or schedule needs; a house that still finds work then is going in circles. */
 const DRAIN_ROUNDS_MAX = 500;
@@ -70,12 +72,20 @@ function advance(): Command {
     async ({ args, options: { to }, door }) => {
       const id = args[0] ?? "";
       if (OTHER_OPERATIONS.test(id)) {
-        throw new Refused("precondition_failed", `${id} is of a kind that cannot be driven: payments and payouts can.`);
+        throw new Refused(
+          "precondition_failed",
+          `${id} is of a kind that cannot be driven: payments, refunds and payouts can.`,
+        );
       }
       if (PAYOUT.test(id)) {
         const payout = await door(PayoutService).advancePayout({ id, to });
         const json = jsonOf(PayoutSchema, payout);
         return { json, people: `Payout ${payout.reference} is ${String(json["status"])}.` };
+      }
+      if (REFUND.test(id)) {
+        const refund = await door(RefundService).advanceRefund({ id, to });
+        const json = jsonOf(RefundSchema, refund);
+        return { json, people: `Refund ${refund.reference} is ${String(json["status"])}.` };
       }
       const payment = await door(PaymentService).advancePayment({ id, to });
       const json = jsonOf(PaymentSchema, payment);

@@ -13,6 +13,7 @@ import { drainAccount } from "./drain.ts";
 import { type Change, type Events, openEvents } from "./events.ts";
 import { followClocks } from "./follow-clocks.ts";
 import { startRelay } from "./relay.ts";
+import { ensureConsumer, STREAM } from "./stream.ts";
 import { type TestNats, testNats } from "./testing.ts";
 
 let database: TestDatabase;
@@ -71,6 +72,14 @@ async function until(what: string, ask: () => boolean | Promise<boolean>, within
     if (Date.now() > end) assert.fail(`not within ${within_ms} ms: ${what}`);
   }
 }
+
+test("consumer: a release that listens to more subjects changes the standing one, which keeps its place", async () => {
+  await events.ensureStream();
+  await ensureConsumer(events.jsm, "accounts-grows", ["cauri.accounts.other.>"]);
+  await ensureConsumer(events.jsm, "accounts-grows", ["cauri.accounts.other.>", "cauri.accounts.thing.>"]);
+  const { config } = await events.jsm.consumers.info(STREAM, "accounts-grows");
+  assert.deepEqual(config.filter_subjects, ["cauri.accounts.other.>", "cauri.accounts.thing.>"]);
+});
 
 const hasAll = (seen: readonly string[], wanted: readonly string[]) => wanted.every((id) => seen.includes(id));
 

@@ -17,6 +17,8 @@ const ACK_WAIT_MS = 10_000;
 export const MAX_IN_FLIGHT = 500;
 /** JetStream: stream name already in use with a different configuration. */
 const DIFFERENT_CONFIGURATION = 10_058;
+/** JetStream: consumer already exists, with a different configuration. */
+const CONSUMER_EXISTS = 10_148;
 
 /** `replicas` absent leaves the number of copies to whoever administers the stream. */
 export async function ensureStream(jsm: JetStreamManager, replicas?: number): Promise<void> {
@@ -41,14 +43,21 @@ export async function ensureStream(jsm: JetStreamManager, replicas?: number): Pr
 
 /** A durable consumer that every replica of a service shares. It begins with the oldest event that the stream has. */
 export async function ensureConsumer(jsm: JetStreamManager, durable: string, subjects: readonly string[]) {
-  await jsm.consumers.add(STREAM, {
+  const wanted = {
     durable_name: durable,
     ack_policy: AckPolicy.Explicit,
     ack_wait: nanos(ACK_WAIT_MS),
     max_ack_pending: MAX_IN_FLIGHT,
     max_deliver: -1,
     filter_subjects: [...subjects],
-  });
+  };
+  try {
+    await jsm.consumers.add(STREAM, wanted);
+  } catch (error) {
+    if (!isApiError(error, CONSUMER_EXISTS)) throw error;
+    // It stands with other subjects: a release before this one listened to fewer. Its place in the stream stays.
+    await jsm.consumers.update(STREAM, durable, { filter_subjects: [...subjects] });
+  }
 }
 
 function isApiError(error: unknown, code: number): boolean {

@@ -34,6 +34,8 @@ export type Sent = {
   readonly forced: boolean;
   readonly description: string | null;
   readonly merchant_name: string;
+  /** Of a refund: the collection that is given back. Without it a payout is sent. */
+  readonly gives_back?: { readonly operation_id: string; readonly reference: string };
 };
 
 export type Kept = {
@@ -88,7 +90,9 @@ export function openSending(client: Promisified<RailsServiceService>): Sending {
 
 function orderOf(operation: Sent) {
   return {
-    kind: SendKind.PAYOUT,
+    kind: operation.gives_back === undefined ? SendKind.PAYOUT : SendKind.REFUND,
+    ofOperationId: operation.gives_back?.operation_id,
+    ofReference: operation.gives_back?.reference,
     operationId: operation.id,
     reference: operation.reference,
     amountMinor: operation.amount_minor,

@@ -79,8 +79,8 @@ export async function reread(pool: Pool, id: string): Promise<Payment> {
 /** The ledger's part of a move. It is the judge: what is written follows its verdict, not the message that asked. */
 async function carryOut(rooms: Rooms, payment: Payment, word: RailWord, news: PaymentNews): Promise<Carried> {
   const arrow = arrowOf(payment, news);
-  if (arrow.ledger === "post_suspense") {
-    await bookMispaid(rooms, payment, word);
+  if (arrow.ledger === "post_suspense" || arrow.ledger === "none") {
+    if (arrow.ledger === "post_suspense") await bookMispaid(rooms, payment, word);
     return { word, news, to: arrow.to, event: arrow.event };
   }
   const verdict = await rooms.ledger.post(payment, arrow.ledger);

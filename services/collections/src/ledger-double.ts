@@ -1,5 +1,5 @@
 // The ledger's rules in memory, for the room's database tests: ids are for ever, a hold ends once, groups are all or
-// nothing. It keeps every transfer, so that a test can read the books of one payment.
+// nothing, a merchant sets aside no more than there is. It keeps every transfer, so that a test can read the books of one payment.
 
 import { refuse } from "@cauri/money/refusal";
 import {
@@ -38,6 +38,19 @@ export class LedgerDouble {
     };
   }
 
+  /** What a merchant's account has: what came in less what is set aside or went out. */
+  available(code: string): bigint {
+    let sum = 0n;
+    for (const { transfer, state } of this.#stands.values()) {
+      const { kind, debitCode, creditCode, amountMinor } = transfer;
+      const is_hold = kind === TransferKind.HOLD;
+      if (!is_hold && kind !== TransferKind.POST) continue;
+      if (debitCode === code && state !== TransferState.RELEASED) sum -= amountMinor;
+      if (creditCode === code && (!is_hold || state === TransferState.CAPTURED)) sum += amountMinor;
+    }
+    return sum;
+  }
+
   /** What the books hold of one payment, for the merchant and in suspense. */
   booksOf(operation_id: string): { available: bigint; pending: bigint; fees: bigint; suspense: bigint; holds: number } {
     const books = { available: 0n, pending: 0n, fees: 0n, suspense: 0n, holds: 0 };
@@ -45,14 +58,17 @@ export class LedgerDouble {
       if (of !== operation_id) continue;
       if (transfer.kind === TransferKind.HOLD) {
         books.holds += 1;
-        if (state === TransferState.HELD) books.pending += transfer.amountMinor;
-        if (state === TransferState.CAPTURED) books.available += transfer.amountMinor;
+        // Of a refund the hold goes the other way, out of the balance.
+        const amount = transfer.debitCode.startsWith("merchant:") ? -transfer.amountMinor : transfer.amountMinor;
+        if (state === TransferState.HELD) books.pending += amount;
+        if (state === TransferState.CAPTURED) books.available += amount;
       }
       if (transfer.kind !== TransferKind.POST) continue;
       if (transfer.creditCode.startsWith("merchant:")) books.available += transfer.amountMinor;
       if (transfer.debitCode.startsWith("merchant:")) books.available -= transfer.amountMinor;
       if (transfer.creditCode === "fees") books.fees += transfer.amountMinor;
       if (transfer.creditCode.startsWith("suspense:")) books.suspense += transfer.amountMinor;
+      if (transfer.debitCode.startsWith("suspense:")) books.suspense -= transfer.amountMinor;
     }
     return books;
   }
@@ -84,7 +100,11 @@ export class LedgerDouble {
     if (refused !== undefined) return refused;
     const codes = [transfer.debitCode, transfer.creditCode];
     if (codes.some((code) => this.closed.has(`${code} ${asset_id}`))) return TransferResult.ACCOUNT_UNKNOWN;
-    if (transfer.holdId === "") return TransferResult.OK;
+    if (transfer.holdId === "") {
+      const is_short = transfer.kind === TransferKind.HOLD && transfer.debitCode.startsWith("merchant:");
+      if (!is_short || this.available(transfer.debitCode) >= transfer.amountMinor) return TransferResult.OK;
+      return TransferResult.INSUFFICIENT_FUNDS;
+    }
     switch (this.#stands.get(transfer.holdId)?.state) {
       case undefined:
         return TransferResult.HOLD_UNKNOWN;
@@ -107,7 +127,11 @@ export class LedgerDouble {
 }
 
 function isRemembered(result: TransferResult | undefined): result is TransferResult {
-  return result === TransferResult.HOLD_ALREADY_CAPTURED || result === TransferResult.HOLD_ALREADY_RELEASED;
+  return (
+    result === TransferResult.INSUFFICIENT_FUNDS ||
+    result === TransferResult.HOLD_ALREADY_CAPTURED ||
+    result === TransferResult.HOLD_ALREADY_RELEASED
+  );
 }
 
 function same(a: Transfer, b: Transfer): boolean {

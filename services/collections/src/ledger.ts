@@ -7,7 +7,7 @@ import type { LedgerStep, Payment } from "./payment.ts";
 import { groupsOf, type Mispaid, suspenseAccounts, suspenseGroup } from "./postings.ts";
 
 export type Ledger = {
-  post(payment: Payment, step: Exclude<LedgerStep, "post_suspense">): Promise<Verdict>;
+  post(payment: Payment, step: Exclude<LedgerStep, "post_suspense" | "none">): Promise<Verdict>;
   /** Books money that came in under a payment's name without being that payment; false: another such sum is booked. */
   postSuspense(payment: Payment, mispaid: Mispaid): Promise<boolean>;
 };

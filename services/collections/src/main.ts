@@ -3,6 +3,8 @@
 import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
+import { consumeOutgoingNews, followUpAll, startFollowUp } from "@cauri/events/outgoing-follow";
+import { openOutgoingLedger } from "@cauri/events/outgoing-ledger";
 import { startRelay } from "@cauri/events/relay";
 import { followTerms, openTerms } from "@cauri/events/terms";
 import { FeeOperation, ReferenceServiceClient } from "@cauri/proto/ts/cauri/accounts/v1/reference";
@@ -11,17 +13,21 @@ import { RailsServiceClient } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import { connectClient } from "@cauri/rpc/client";
 import { watchPool } from "@cauri/rpc/metrics";
 import { runService } from "@cauri/rpc/process";
+import { openSending } from "@cauri/rpc/sending";
 import { startServer } from "@cauri/rpc/server";
 import { openClocks } from "@cauri/store/clock";
 import { startForgetting } from "@cauri/store/forget";
 import { startOperationSweeper } from "@cauri/store/operation";
 import { openPool } from "@cauri/store/pool";
-import { LEASE_MS, sweepPayment } from "./create.ts";
+import { LEASE_MS } from "./create.ts";
 import { expireAll, startExpiry } from "./expiry.ts";
 import { openLedger } from "./ledger.ts";
 import { consumeNews } from "./news.ts";
 import { openRails } from "./rails.ts";
+import { refundKind } from "./refund-create.ts";
+import { refundService } from "./refund-service.ts";
 import { paymentService } from "./service.ts";
+import { sweep } from "./sweep.ts";
 
 await runService("collections", async ({ settings, log, atDrain, atReady }) => {
   const pool = openPool({
@@ -56,24 +62,31 @@ await runService("collections", async ({ settings, log, atDrain, atReady }) => {
     terms,
     fingerprint_key: settings.CAURI_FINGERPRINT_KEY,
   };
+  const refunding = { ...rooms, ledger: openOutgoingLedger(ledger), rails: openSending(rails) };
   const relay = startRelay({ events, pool, log });
   atDrain("relay", relay.stop);
-  const consumers = [followClocks({ events, pool, log }), consumeNews(events, rooms)];
+  const consumers = [
+    followClocks({ events, pool, log }),
+    consumeNews(events, rooms),
+    consumeOutgoingNews(refundKind, events, refunding, "collections-rails-refunds"),
+  ];
   for (const consumer of consumers) atDrain("consumer", consumer.stop);
   const loops = [
-    startOperationSweeper({ pool, lease_ms: LEASE_MS, resume: (due) => sweepPayment(rooms, due), log }),
+    startOperationSweeper({ pool, lease_ms: LEASE_MS, resume: (due) => sweep(rooms, refunding, due), log }),
     startExpiry(rooms),
+    startFollowUp(refundKind, refunding),
     startForgetting(pool, settings.CAURI_IDEMPOTENCY_KEEP_S, log),
   ];
   for (const loop of loops) atDrain("loop", loop.stop);
 
-  const work = (account: string) => expireAll(rooms, account);
+  const work = async (account: string) =>
+    (await expireAll(rooms, account)) + (await followUpAll(refundKind, refunding, account));
   const drain: Parameters<typeof paymentService>[0]["drain"] = (request, deadline_ms) =>
     drainAccount({ request, deadline_ms, pool, clocks, events, relay, consumers, work });
   const server = await startServer({
     room: "collections",
     settings,
-    services: [paymentService({ ...rooms, drain })],
+    services: [paymentService({ ...rooms, refunding, drain }), refundService(refunding)],
     log,
   });
   atDrain("server", server.drain);

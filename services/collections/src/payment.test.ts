@@ -48,6 +48,7 @@ const PAYMENT: Payment = {
   qr: null,
   failure_code: null,
   refunded_minor: 0n,
+  refunding_minor: 0n,
   payment_link_id: null,
   subscription_id: null,
   version: 2,
@@ -75,6 +76,7 @@ const HOLDS: Record<LedgerStep, { posts: number; ends: number }> = {
   capture: { posts: 0, ends: 1 },
   release: { posts: 0, ends: 1 },
   post_late: { posts: 0, ends: 0 },
+  none: { posts: 0, ends: 0 },
   post_suspense: { posts: 0, ends: 0 },
 };
 

@@ -29,7 +29,11 @@ export const paymentMoves = {
     cancel: { to: "cancelled", ledger: "release", event: "payment.failed" },
     mispay: { to: "pending", ledger: "post_suspense", event: null },
   },
-  success: { mispay: { to: "success", ledger: "post_suspense", event: null } },
+  success: {
+    // All of it was given back, by refunds that have moved the money; it is written with the last of them.
+    refund: { to: "refunded", ledger: "none", event: "payment.refunded" },
+    mispay: { to: "success", ledger: "post_suspense", event: null },
+  },
   failed: {
     settle: { to: "success", ledger: "post_late", event: "payment.success" },
     mispay: { to: "failed", ledger: "post_suspense", event: null },
@@ -50,6 +54,7 @@ export type LedgerStep =
   | "capture"
   | "release"
   | "post_late"
+  | "none"
   | "post_suspense";
 
 /** States in which nobody waits for anything: no sweeper looks at them. */
@@ -98,7 +103,10 @@ export type Payment = {
   readonly deep_link: string | null;
   readonly qr: string | null;
   readonly failure_code: FailureCode | null;
+  /** What refunds have given back. */
   readonly refunded_minor: bigint;
+  /** What open refunds have reserved. */
+  readonly refunding_minor: bigint;
   readonly payment_link_id: string | null;
   readonly subscription_id: string | null;
   /** Number of the last event that told the world of this payment; the first, `payment.initiated`, is 1. */
@@ -130,7 +138,7 @@ export const NO_OFFER: Offer = { rail: null, payment_url: null, deep_link: null,
 /** What a rail said of a payment, in its answer to a call, by news or when asked. */
 export type RailWord = {
   readonly source: "answer" | "news" | "asked" | "expiry" | "give_up";
-  readonly says: Exclude<PaymentNews, "mispay">;
+  readonly says: Exclude<PaymentNews, "mispay" | "refund">;
   readonly failure_code: FailureCode | null;
   /** Amount and currency that the rail reports for a success; null where it names none. */
   readonly paid_minor: bigint | null;

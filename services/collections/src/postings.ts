@@ -23,7 +23,7 @@ type Subject = Pick<Payment, "id" | "account" | "platform_id" | "asset_id" | "am
  * The groups of a step, in the order in which they are to be posted. A hold stands in a group of its own before its end:
  * its end is then judged alone, also where an earlier run has posted the hold.
  */
-export function groupsOf(payment: Subject, step: Exclude<LedgerStep, "post_suspense">): PostingGroup[] {
+export function groupsOf(payment: Subject, step: Exclude<LedgerStep, "post_suspense" | "none">): PostingGroup[] {
   const group = (...postings: (Posting | null)[]) => groupOf(payment.asset_id, ...postings);
   const { id } = payment;
   const hold = () => group(move(payment, "hold", "hold", floatOf(payment), merchantOf(payment)));

@@ -1,6 +1,8 @@
 // The RPCs of PaymentService: decode, call, encode.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { driveOutgoing } from "@cauri/events/outgoing-drive";
+import { newId } from "@cauri/money/ids";
 import { parseOperationRef } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
 import {
@@ -9,10 +11,12 @@ import {
   type Payment as View,
 } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
+import { houseCaller } from "@cauri/rpc/caller";
 import { type Call, type Service, service } from "@cauri/rpc/server";
 import { reread } from "./apply.ts";
 import { type Creation, createPayment } from "./create.ts";
 import type { Payment } from "./payment.ts";
+import { createRefund, type Refunding, refundKind } from "./refund-create.ts";
 import { findPaymentBy, listPayments } from "./store.ts";
 import { statusOf, viewOf } from "./view.ts";
 
@@ -22,6 +26,7 @@ const ADVANCE_WAIT_MS = 10_000;
 const ADVANCE_LOOK_MS = 50;
 
 export type PaymentRooms = Creation & {
+  readonly refunding: Refunding;
   readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse | Refusal>;
 };
 
@@ -64,14 +69,33 @@ export function paymentService(rooms: PaymentRooms): Service {
 }
 
 /** Drives a payment of the sandbox and answers it once it has moved. */
-async function advancePayment(rooms: Creation, { id, to }: AdvancePaymentRequest, call: Call): Promise<View | Refusal> {
+async function advancePayment(
+  rooms: PaymentRooms,
+  { id, to }: AdvancePaymentRequest,
+  call: Call,
+): Promise<View | Refusal> {
   const payment = await findPaymentBy(rooms.pool, parseOperationRef(id), null);
   if (payment === null) return noSuchPayment();
+  if (to === "refunded") return await refundAll(rooms, payment, call);
   const stands = to === "success" || to === "failed";
   const driven = stands && canReach(payment, to) && (await rooms.rails.advance(payment, to, call.request_id));
   if (isRefusal(driven)) return driven;
   if (!driven) return refuse("precondition_failed", `the payment is ${payment.status} and cannot become ${to}`);
   return viewOf(await waitUntil(rooms, payment.id, to));
+}
+
+/** What remains is refunded as its merchant would, and the rail is driven to give it back. */
+async function refundAll(rooms: PaymentRooms, payment: Payment, { request_id }: Call): Promise<View | Refusal> {
+  const { account, mode, id } = payment;
+  const operation = newId("re", rooms.clocks.now(account, mode).getTime());
+  const caller = houseCaller(account, mode, request_id, operation);
+  const created = await createRefund(rooms.refunding, { paymentId: id }, caller);
+  if (isRefusal(created)) return created;
+  if (created.operation.status !== "success") {
+    const driven = await driveOutgoing(refundKind, rooms.refunding, { id: operation, to: "success" }, request_id);
+    if (isRefusal(driven)) return driven;
+  }
+  return viewOf(await reread(rooms.pool, id));
 }
 
 function canReach(payment: Payment, to: "success" | "failed"): boolean {

@@ -156,6 +156,45 @@ export async function movePayments(
   return moves.map(({ payment }) => moved.get(payment.id) ?? null);
 }
 
+/** Payments in the order of their ids, locked: how much of one may be refunded is decided by one transaction at a time. */
+export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<Map<string, Payment>> {
+  const { rows } = await tx.query<Row>(
+    "select * from payments where id = any($1::text[]) order by id for no key update",
+    [pgTextArray(ids)],
+  );
+  return new Map(rows.map((row) => [row.id, paymentOf(row)]));
+}
+
+/** What changes in what refunds have reserved of a payment, and in what they have given back. */
+export type RefundCount = { readonly payment_id: string; readonly reserved: bigint; readonly given_back: bigint };
+
+/** Counts what refunds did to their payments; those of which nothing is left, now `refunded`, come back. */
+export async function countRefunds(tx: Tx, counts: readonly RefundCount[]): Promise<Payment[]> {
+  if (counts.length === 0) return [];
+  await lockPayments(
+    tx,
+    counts.map(({ payment_id }) => payment_id),
+  );
+  const { rows } = await tx.query<Row>(
+    `update payments p
+        set refunding_minor = p.refunding_minor + c.reserved, refunded_minor = p.refunded_minor + c.given_back,
+            status = case when p.refunded_minor + c.given_back = p.amount_minor then 'refunded' else p.status end,
+            version = p.version + (p.refunded_minor + c.given_back = p.amount_minor)::integer,
+            updated_at = case when c.given_back = 0 then p.updated_at
+                              else greatest(p.updated_at, now_of(p.account, p.mode)) end
+       from (select id, sum(reserved)::bigint as reserved, sum(given_back)::bigint as given_back
+               from unnest($1::text[], $2::bigint[], $3::bigint[]) as u (id, reserved, given_back) group by id) c
+      where p.id = c.id
+     returning p.*`,
+    [
+      pgTextArray(counts.map(({ payment_id }) => payment_id)),
+      pgNumArray(counts.map(({ reserved }) => reserved)),
+      pgNumArray(counts.map(({ given_back }) => given_back)),
+    ],
+  );
+  return rows.filter(({ status }) => status === "refunded").map(paymentOf);
+}
+
 /** What the rail gave to charge the payer with, when its news came before its answer. */
 export async function recordOffer(tx: Tx, payment_id: string, offer: Offer): Promise<Payment | null> {
   const { rows } = await tx.query<Row>(

@@ -2,6 +2,8 @@
 // be told what to say, and are met by a process that dies before its n-th effect.
 
 import assert from "node:assert/strict";
+import { applyOutgoingNews } from "@cauri/events/outgoing-follow";
+import { openOutgoingLedger } from "@cauri/events/outgoing-ledger";
 import { openTerms } from "@cauri/events/terms";
 import { newId } from "@cauri/money/ids";
 import { isRefusal, refuse } from "@cauri/money/refusal";
@@ -16,7 +18,6 @@ import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import { LedgerServiceClient, LedgerServiceService } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import {
   AttemptOutcome,
-  type CollectRequest,
   type CollectResponse,
   RailsServiceClient,
   RailsServiceService,
@@ -24,26 +25,31 @@ import {
 import { type Caller, houseCaller } from "@cauri/rpc/caller";
 import { connectClient } from "@cauri/rpc/client";
 import { logger } from "@cauri/rpc/log";
+import { openSending } from "@cauri/rpc/sending";
 import { type Definition, type Handlers, type Service, service, startServer } from "@cauri/rpc/server";
 import { openClocks } from "@cauri/store/clock";
 import { sweepOnce } from "@cauri/store/operation";
 import type { Pool } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
 import { reread } from "./apply.ts";
-import { type Creation, createPayment, LEASE_MS, sweepPayment } from "./create.ts";
+import { type Creation, createPayment, LEASE_MS } from "./create.ts";
 import { openLedger } from "./ledger.ts";
 import { LedgerDouble } from "./ledger-double.ts";
 import { applyNews } from "./news.ts";
 import type { Payment } from "./payment.ts";
 import { openRails } from "./rails.ts";
+import { type Refunding, refundKind } from "./refund-create.ts";
+import { sweep } from "./sweep.ts";
 
 export const ACCOUNT = "acct_01KAE800000000000000000001";
 const TOKEN = "house";
 export const SILENT = logger("collections", "silent");
 
+export type TestRooms = Creation & { readonly refunding: Refunding };
+
 export type TestRoom = {
   readonly db: TestDatabase;
-  readonly rooms: Creation;
+  readonly rooms: TestRooms;
   readonly ledger: LedgerDouble;
   readonly rails: RailsDouble;
   readonly terms: Terms;
@@ -51,7 +57,7 @@ export type TestRoom = {
   create(request?: Partial<CreatePaymentRequest>, caller?: Partial<Caller>): Promise<Payment>;
   tellNews(...payloads: Uint8Array[]): Promise<void>;
   /** Lets every open claim become due and sweeps it, as the sweeper of another replica would. */
-  sweep(rooms?: Creation): Promise<void>;
+  sweep(rooms?: TestRooms): Promise<void>;
   eventsOf(id: string): Promise<string[]>;
   claimOf(id: string): Promise<string | undefined>;
   close(): Promise<void>;
@@ -79,7 +85,7 @@ export async function openTestRoom(): Promise<TestRoom> {
     accounts: connectClient(ReferenceServiceClient, to),
   };
   const clocks = await openClocks(db.pool);
-  const rooms: Creation = {
+  const creation: Creation = {
     pool: db.pool,
     ledger: openLedger(clients.ledger),
     rails: openRails(clients.rails),
@@ -88,6 +94,9 @@ export async function openTestRoom(): Promise<TestRoom> {
     log: SILENT,
     fingerprint_key: "a fingerprint key for tests",
   };
+  const to_rails = openSending(clients.rails);
+  const refunding = { ...creation, ledger: openOutgoingLedger(clients.ledger), rails: to_rails };
+  const rooms = { ...creation, refunding };
   return {
     db,
     rooms,
@@ -95,12 +104,8 @@ export async function openTestRoom(): Promise<TestRoom> {
     rails,
     terms,
     create: (request, caller) => create(rooms, request, caller),
-    tellNews: (...payloads) =>
-      applyNews(
-        rooms,
-        payloads.map((payload) => ({ payload })),
-      ),
-    sweep: (by = rooms) => sweep(db.pool, by),
+    tellNews: (...payloads) => tell(rooms, ...payloads),
+    sweep: (by = rooms) => sweepAll(db.pool, by),
     eventsOf: async (id) => {
       const text = "select payload from outbox where topic = $1 order by seq";
       const { rows } = await db.pool.query<{ payload: Buffer }>(text, [id]);
@@ -110,7 +115,7 @@ export async function openTestRoom(): Promise<TestRoom> {
         news.map((_, index) => index + 1),
         "versions count from 1",
       );
-      return news.map(({ event, status }) => (event === `payment.${status}` ? event : `${event} (${status})`));
+      return news.map(({ event, status }) => (event.endsWith(`.${status}`) ? event : `${event} (${status})`));
     },
     claimOf: async (id) => {
       const { rows } = await db.pool.query<{ state: string }>("select state from claims where operation_id = $1", [id]);
@@ -123,6 +128,20 @@ export async function openTestRoom(): Promise<TestRoom> {
       await db.close();
     },
   };
+}
+
+/** News as the consumers of this room hear them: those of refunds apart. */
+export async function tell(rooms: TestRooms, ...payloads: Uint8Array[]): Promise<void> {
+  const news = payloads.map((payload) => ({ payload, of_refund: OperationNews.decode(payload).id.startsWith("re_") }));
+  await applyNews(
+    rooms,
+    news.filter(({ of_refund }) => !of_refund),
+  );
+  await applyOutgoingNews(
+    refundKind,
+    rooms.refunding,
+    news.filter(({ of_refund }) => of_refund),
+  );
 }
 
 export function requestOf(request: Partial<CreatePaymentRequest> = {}): CreatePaymentRequest {
@@ -146,19 +165,21 @@ async function create(rooms: Creation, request?: Partial<CreatePaymentRequest>, 
   return created.payment;
 }
 
-async function sweep(pool: Pool, rooms: Creation): Promise<void> {
+async function sweepAll(pool: Pool, rooms: TestRooms): Promise<void> {
   await pool.query(
     `update claims set due_at = clock_timestamp() - interval '1 second',
                        lease_until = case when state = 'running' then clock_timestamp() - interval '2 seconds' end
       where due_at is not null`,
   );
   const errors: unknown[] = [];
-  await sweepOnce(pool, LEASE_MS, (due) => sweepPayment(rooms, due), { error: (fields) => errors.push(fields) });
+  await sweepOnce(pool, LEASE_MS, (due) => sweep(rooms, rooms.refunding, due), {
+    error: (fields) => errors.push(fields),
+  });
   assert.deepEqual(errors, []);
 }
 
 /** The rooms of a process that dies before its n-th effect: from then on nothing of it reaches anyone. */
-export function mortal(rooms: Creation, dies_before: number): { rooms: Creation; effects: () => number } {
+export function mortal(rooms: TestRooms, dies_before: number): { rooms: TestRooms; effects: () => number } {
   let effects = 0;
   const step = () => {
     effects += 1;
@@ -176,12 +197,20 @@ export function mortal(rooms: Creation, dies_before: number): { rooms: Creation;
         };
       },
     });
+  const pool = guard(rooms.pool, ["query", "connect"]);
+  const { refunding } = rooms;
   return {
     rooms: {
       ...rooms,
-      pool: guard(rooms.pool, ["query", "connect"]),
+      pool,
       ledger: guard(rooms.ledger, ["post", "postSuspense"]),
       rails: guard(rooms.rails, ["keepPayer", "collect", "ask"]),
+      refunding: {
+        ...refunding,
+        pool,
+        ledger: guard(refunding.ledger, ["reserve", "post", "postSuspense"]),
+        rails: guard(refunding.rails, ["send", "withhold", "ask"]),
+      },
     },
     effects: () => effects,
   };
@@ -225,7 +254,9 @@ export class RailsDouble {
   readonly attempts = new Map<string, Attempt>();
   collected = 0;
   /** What a rail says to a new attempt; may wait, and may tell news before it answers. */
-  script: (request: CollectRequest) => Promise<Said> | Said = () => ({ outcome: AttemptOutcome.PENDING });
+  script: (request: { readonly operationId: string }) => Promise<Said> | Said = () => ({
+    outcome: AttemptOutcome.PENDING,
+  });
   /** Instead of what is known of the attempt. */
   onAsk: ((operation_id: string) => Said) | null = null;
   /** Whether the simulator takes a move. */
@@ -239,18 +270,15 @@ export class RailsDouble {
         this.wrongPayer === null
           ? { phone: "+22507*****00" }
           : refuse("invalid_request", "not a valid phone number for CI", { field: this.wrongPayer }),
-      collect: async (request) => {
-        this.collected += 1;
-        const known = this.attempts.get(request.operationId);
-        const again = known === undefined || nothingThere(known.said.outcome);
-        if (again) {
-          const said = await this.script(request);
-          // News that the script told meanwhile are newer than its own answer.
-          const now = this.attempts.get(request.operationId);
-          if (now !== undefined && !nothingThere(now.said.outcome)) return answer(said, 1n);
-          this.attempts.set(request.operationId, { said, version: nothingThere(said.outcome) ? 0n : 1n });
+      collect: (request) => this.#send(request),
+      send: (request) => this.#send(request),
+      withhold: async ({ order, failureCode }) => {
+        const id = order?.operationId ?? "";
+        const known = this.attempts.get(id);
+        if (known === undefined || nothingThere(known.said.outcome)) {
+          this.attempts.set(id, { said: { outcome: AttemptOutcome.WITHHELD, failureCode }, version: 0n });
         }
-        return this.#known(request.operationId);
+        return this.#known(id);
       },
       advanceSimulator: async ({ operationId }) => ({ moved: this.onAdvance(operationId) }),
       ask: async ({ operationId }) => {
@@ -260,13 +288,31 @@ export class RailsDouble {
     };
   }
 
+  async #send(request: { readonly operationId: string }): Promise<CollectResponse> {
+    this.collected += 1;
+    const known = this.attempts.get(request.operationId);
+    if (known === undefined || nothingThere(known.said.outcome)) {
+      const said = await this.script(request);
+      // News that the script told meanwhile are newer than its own answer.
+      const now = this.attempts.get(request.operationId);
+      if (now !== undefined && !nothingThere(now.said.outcome)) return answer(said, 1n);
+      this.attempts.set(request.operationId, { said, version: nothingThere(said.outcome) ? 0n : 1n });
+    }
+    return this.#known(request.operationId);
+  }
+
   /** The rail changes its word; the news of it, to be delivered by the test, come back. */
-  say(payment: Pick<Payment, "id">, kind: "pending" | "success" | "failed" | "cancelled", said: Partial<Said> = {}) {
+  say(
+    payment: Pick<Payment, "id">,
+    kind: "pending" | "success" | "failed" | "cancelled" | "returned",
+    said: Partial<Said> = {},
+  ) {
     const outcomes = {
       pending: AttemptOutcome.PENDING,
       success: AttemptOutcome.SUCCESS,
       failed: AttemptOutcome.FAILED,
       cancelled: AttemptOutcome.CANCELLED,
+      returned: AttemptOutcome.RETURNED,
     };
     const version = (this.attempts.get(payment.id)?.version ?? 0n) + 1n;
     const paid = kind === "success" ? { railAmountMinor: 10_000n, railCurrency: "XOF" } : {};
@@ -286,7 +332,7 @@ export class RailsDouble {
 export function newsOf(id: string, kind: string, version: bigint, said: Partial<Said> = {}): Uint8Array {
   return OperationNews.encode(
     OperationNews.fromPartial({
-      event: `collection.${kind}`,
+      event: `${id.startsWith("re_") ? "refund" : "collection"}.${kind}`,
       id,
       status: kind,
       version,

@@ -15,7 +15,13 @@ const STATUSES: Record<PaymentStatus, ProtoStatus> = {
 };
 
 /** The events of a payment; subjects are `cauri.collections.` and the event's name. */
-export type PaymentEvent = "payment.initiated" | "payment.pending" | "payment.success" | "payment.failed";
+export type PaymentEvent =
+  | "payment.initiated"
+  | "payment.pending"
+  | "payment.success"
+  | "payment.failed"
+  // Inside the house alone: the catalogue tells merchants of the refunds.
+  | "payment.refunded";
 
 export function viewOf(payment: Payment): View {
   const { failure_code, payer, metadata } = payment;

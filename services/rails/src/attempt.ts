@@ -81,8 +81,8 @@ export const outgoingMoves = {
   returned: {},
 } as const satisfies Moves;
 
-/** What an attempt brings in or sends out; each kind but collections goes out. */
-export type AttemptKind = "collection" | "payout";
+/** What an attempt brings in, sends out or gives back; each kind but collections goes out. */
+export type AttemptKind = "collection" | "payout" | "refund";
 
 export type AttemptState = StateOf<typeof attemptMoves> | StateOf<typeof outgoingMoves>;
 

@@ -18,7 +18,7 @@ import {
 import { askCharge, LEAST_CALL_MS, sendCall } from "./call.ts";
 import type { Connector, SentCharge } from "./connector.ts";
 import type { House } from "./house.ts";
-import { callOf, type Order, type RailCall } from "./order.ts";
+import { callOf, keeperOf, type Order, type RailCall } from "./order.ts";
 import { isFact, recordAnswers, recordHeard, recordTold } from "./record.ts";
 import { nextRail } from "./routing.ts";
 import { openVault, openVaults } from "./vault-store.ts";
@@ -105,11 +105,12 @@ async function openAll(house: House, tx: Tx, orders: readonly Order[]): Promise<
     connector === null ? [] : [{ attempt: order, rail, connector: connector.name }],
   );
   const opened = await openSending(tx, served);
-  const details = await openVaults(tx, house.cipher, [...opened.keys()]);
+  const keepers = orders.filter(({ operation_id }) => opened.has(operation_id)).map(keeperOf);
+  const details = await openVaults(tx, house.cipher, keepers);
   return chosen.map(({ order, rail, connector }) => {
     const lease_no = opened.get(order.operation_id);
     if (lease_no === undefined || connector === null) return null;
-    return { do: "send", connector, lease_no, call: callOf(order, rail, details.get(order.operation_id)) };
+    return { do: "send", connector, lease_no, call: callOf(order, rail, details.get(keeperOf(order))) };
   });
 }
 
@@ -151,7 +152,7 @@ async function decide(
   const usable = attempt.is_pinned && attempt.rail !== null ? [attempt.rail] : order.rails;
   const { rail, connector } = chooseRail(house, order, usable, tried);
   if (connector === null) return { do: "answer", result: { attempt, nothing_out: last ?? "unavailable" } };
-  const details = await openVault(tx, house.cipher, order.operation_id);
+  const details = await openVault(tx, house.cipher, keeperOf(order));
   const lease_no = await startSending(tx, attempt, rail, connector.name);
   return { do: "send", connector, lease_no, call: callOf(order, rail, details) };
 }

@@ -1,5 +1,5 @@
 // The port: what every connector to an operator implements, and the registry that says which one serves a rail.
-// Paying out is an optional member beside `collect`, as giving back will be; routing asks for the member it needs.
+// Paying out and giving back are optional members beside `collect`; routing asks for the member it needs.
 
 import type { Mode } from "@cauri/money/mode";
 import type { AttemptKind, Handoff, RailAnswer } from "./attempt.ts";
@@ -49,7 +49,15 @@ export type Disbursement = Pick<
   readonly destination: Destination;
 };
 
-/** What is left of a charge or payout once it is out: enough to ask for it. */
+/** What is to be given back of a collection, as its operator gets it. */
+export type Reversal = Omit<Disbursement, "destination"> & {
+  /** `PAY-…`: the operator knows by it what is given back. */
+  readonly of_reference: string;
+  /** Who had paid; raw details are in memory here, and only here. */
+  readonly payer: Charge["payer"];
+};
+
+/** What is left of a charge, payout or refund once it is out: enough to ask for it. */
 export type SentCharge = {
   readonly rail: string;
   readonly account: string;
@@ -80,6 +88,8 @@ export type Connector = {
   readonly collect: (charge: Charge, signal: AbortSignal) => Promise<RailAnswer>;
   /** Sends money to a destination; absent where the operator only collects. Throws as `collect` does. */
   readonly payOut?: (disbursement: Disbursement, signal: AbortSignal) => Promise<RailAnswer>;
+  /** Gives a collection back, in whole or in part; absent where the operator cannot. Throws as `collect` does. */
+  readonly giveBack?: (reversal: Reversal, signal: AbortSignal) => Promise<RailAnswer>;
   /** Asks the operator by our reference. `not_found` only where the operator certainly has nothing. */
   readonly ask: (sent: SentCharge, signal: AbortSignal) => Promise<RailAnswer>;
   /** What a fault of a call or question tells: only an error from before the first byte left is `unavailable`. */
@@ -95,7 +105,9 @@ export type Registry = {
 };
 
 /** The member that a kind of attempt needs. */
-const MEMBERS = { collection: "collect", payout: "payOut" } as const satisfies { [K in AttemptKind]: keyof Connector };
+const MEMBERS = { collection: "collect", payout: "payOut", refund: "giveBack" } as const satisfies {
+  [K in AttemptKind]: keyof Connector;
+};
 
 /** The connectors of each mode in their order; which they are, the configuration says. */
 export function openRegistry(config: { readonly [M in Mode]: readonly Connector[] }): Registry {

@@ -1,6 +1,7 @@
 // The numbers of this room: what rails answer, which of them are well, what waits.
 
 import { Counter, Gauge } from "@cauri/rpc/metrics";
+import type { RailCall } from "./order.ts";
 import type { Health } from "./routing.ts";
 
 const calls = new Counter({
@@ -25,7 +26,7 @@ const healthy = new Gauge({
 });
 
 export type Metrics = {
-  readonly called: (rail: string, call: "collect" | "pay_out" | "ask", outcome: string) => void;
+  readonly called: (rail: string, call: RailCall["call"] | "ask", outcome: string) => void;
   readonly received: (connector: string, result: string) => void;
   readonly simulated: (result: string) => void;
 };

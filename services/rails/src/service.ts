@@ -20,7 +20,7 @@ import { receiveCallback } from "./callback.ts";
 import { type Collected, collect } from "./collect.ts";
 import { checkDestination, maskDestination, writeDestination } from "./destination.ts";
 import type { House } from "./house.ts";
-import type { CollectOrder, PayOutOrder } from "./order.ts";
+import type { CollectOrder, SendOrder } from "./order.ts";
 import { checkPayer, isEmpty, maskPayer, writePayer } from "./payer.ts";
 import type { Page } from "./simulator/charge.ts";
 import { SIMULATOR } from "./simulator/connector.ts";
@@ -135,10 +135,8 @@ function decodeOrder(request: CollectRequest, { caller }: Call): CollectOrder {
   };
 }
 
-function decodeSending(request: SendRequest, { caller }: Call): PayOutOrder {
-  if (request.kind !== SendKind.PAYOUT) throw new Error("a Send names no kind that is sent out");
-  return {
-    kind: "payout",
+function decodeSending(request: SendRequest, { caller }: Call): SendOrder {
+  const order = {
     operation_id: request.operationId,
     account: caller.account,
     mode: caller.mode,
@@ -154,7 +152,12 @@ function decodeSending(request: SendRequest, { caller }: Call): PayOutOrder {
     forced: request.forced,
     description: request.description ?? null,
     merchant_name: request.merchantName,
-  };
+  } as const;
+  if (request.kind === SendKind.PAYOUT) return { ...order, kind: "payout" };
+  const { ofOperationId: of_operation_id, ofReference: of_reference } = request;
+  if (request.kind !== SendKind.REFUND) throw new Error("a Send names no kind that is sent out");
+  if (of_operation_id === undefined || of_reference === undefined) throw new Error("a refund names no collection");
+  return { ...order, kind: "refund", of_operation_id, of_reference };
 }
 
 const NO_DESTINATION = {

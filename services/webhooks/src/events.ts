@@ -14,7 +14,11 @@ import { noticeBody } from "./notice.ts";
 
 const DURABLE = "webhooks-news";
 /** Operations' news of the rooms that tell merchants anything. */
-export const SUBJECTS: readonly string[] = ["cauri.collections.payment.>", "cauri.payouts.payout.>"];
+export const SUBJECTS: readonly string[] = [
+  "cauri.collections.payment.>",
+  "cauri.collections.refund.>",
+  "cauri.payouts.payout.>",
+];
 
 /** Writes deliveries for what arrives; an event is acknowledged when they are committed. */
 export function followNews(of: {

@@ -15,6 +15,7 @@ export function simulatorConnector(operator: Operator, secret: string): Connecto
     is_simulated: true,
     collect: (charge) => operator.collect(charge),
     payOut: (disbursement) => operator.payOut(disbursement),
+    giveBack: (reversal) => operator.giveBack(reversal),
     ask: (sent) => operator.ask(sent.reference),
     classify(fault) {
       // Its books are tables of ours: that they can't be reached says nothing about what is in them.

@@ -8,7 +8,7 @@ import { deriveUuid, newId } from "@cauri/money/ids";
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, type Tx, transact } from "@cauri/store/pool";
 import { type AttemptKind, isOutgoing, type RailAnswer } from "../attempt.ts";
-import type { Charge, Disbursement } from "../connector.ts";
+import type { Charge, Disbursement, Reversal } from "../connector.ts";
 import {
   answerFor,
   type ChargeState,
@@ -19,7 +19,15 @@ import {
   pageOf,
   type SimCharge,
 } from "./charge.ts";
-import { isSimulatedRail, payoutRowOf, type Row, rowOf, simulatedPayoutRails, simulatedRails } from "./outcome.ts";
+import {
+  isSimulatedRail,
+  payoutRowOf,
+  type Row,
+  refundRowOf,
+  rowOf,
+  simulatedPayoutRails,
+  simulatedRails,
+} from "./outcome.ts";
 import { paymentQr } from "./qr.ts";
 import {
   acceptCharge,
@@ -53,6 +61,7 @@ export class OperatorFault extends Error {
 export type Operator = {
   readonly collect: (charge: Charge) => Promise<RailAnswer>;
   readonly payOut: (disbursement: Disbursement) => Promise<RailAnswer>;
+  readonly giveBack: (reversal: Reversal) => Promise<RailAnswer>;
   readonly ask: (reference: string) => Promise<RailAnswer>;
   readonly page: (token: string) => Promise<Page | null>;
   readonly decide: (token: string, decision: Decision) => Promise<Page | null>;
@@ -89,6 +98,7 @@ export function openOperator(options: OperatorOptions): Operator {
   return {
     collect: (charge) => takeCharge(options, charge),
     payOut: (disbursement) => takePayout(options, disbursement),
+    giveBack: (reversal) => takeRefund(options, reversal),
     async ask(reference) {
       const charge = await transact(pool, (tx) => lockCharge(tx, reference));
       return charge === null ? { outcome: "not_found" } : answerFor(charge);
@@ -137,6 +147,15 @@ async function takePayout(options: OperatorOptions, order: Disbursement): Promis
   if (!simulatedPayoutRails.includes(order.rail)) throw new OperatorFault(400);
   const asked = { ...order, kind: "payout", return_url: null, cancel_url: null, expires_at: null } as const;
   return await act(options, asked, payoutRowOf(order.mode, order.destination));
+}
+
+/** An operator gives back what it has collected, and no more than that. */
+async function takeRefund(options: OperatorOptions, order: Reversal): Promise<RailAnswer> {
+  if (!isSimulatedRail(order.rail)) throw new OperatorFault(400);
+  const charge = await transact(options.pool, (tx) => lockCharge(tx, order.of_reference));
+  if (charge?.state !== "success" || charge.amount_minor < order.amount_minor) throw new OperatorFault(422);
+  const asked = { ...order, kind: "refund", return_url: null, cancel_url: null, expires_at: null } as const;
+  return await act(options, asked, refundRowOf(order.mode, order.payer.phone));
 }
 
 /** What the operator is asked for: of whom or to whom its table has already looked at. */

@@ -1,5 +1,5 @@
-// The table of the sandbox, pure: the last two digits of the phone choose what becomes of a collection or a payout; of a
-// payout to a bank, those of the account.
+// The table of the sandbox, pure: the last two digits of the phone choose what becomes of a collection, its refund or a
+// payout; of a payout to a bank, those of the account.
 // One row of this file is one row of the public table; how a row is acted out is `operator.ts`.
 
 import type { FailureCode } from "@cauri/money/failure";
@@ -39,7 +39,7 @@ export type Row = {
 const SOON: LaterEvent = { after: "delay", news: "settle", callbacks: 1 };
 const USUAL: Row = { answer: "accepted", later: [SOON] };
 
-/** Row 09's dispute and what 13 and 14 do to a refund belong to operations that follow the collection. */
+/** Row 09's dispute belongs to an operation that follows the collection. */
 export const collectionRows: { readonly [digits: string]: Row } = {
   "00": USUAL,
   "01": { answer: "success" },
@@ -66,6 +66,17 @@ export const payoutRows: { readonly [digits: string]: Row } = {
   "10": { answer: "failed", failure_code: "unknown" },
 };
 
+/** Of a refund, by the phone of the payment's payer. A payment that is given back has succeeded, whatever its row said. */
+export const refundRows: { readonly [digits: string]: Row } = {
+  ...collectionRows,
+  "02": USUAL,
+  "03": USUAL,
+  "04": USUAL,
+  "10": USUAL,
+  "13": { answer: "failed", failure_code: "account_blocked" },
+  "14": { answer: "accepted" },
+};
+
 /** Without a phone nothing chooses: a person decides on the payment page. */
 const PERSON: Row = { answer: "accepted" };
 
@@ -81,6 +92,12 @@ export function payoutRowOf(mode: Mode, destination: Destination): Row {
   if (mode === "live") return USUAL;
   const { phone, iban, account_number } = { phone: "", iban: "", account_number: "", ...destination };
   return payoutRows[(phone || iban || account_number).slice(-2)] ?? USUAL;
+}
+
+/** Row of a refund: by the phone of who had paid. */
+export function refundRowOf(mode: Mode, phone: string | undefined): Row {
+  if (mode === "live" || phone === undefined) return USUAL;
+  return refundRows[phone.slice(-2)] ?? USUAL;
 }
 
 /** The rails by which the simulated operators pay out. */
