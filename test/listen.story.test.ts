@@ -14,6 +14,8 @@ const EVENTS: readonly (readonly [event: string, status: string, also: readonly 
   ["payment.failed", "failed", ["payment.initiated"]],
   ["payout.success", "success", []],
   ["payout.failed", "failed", []],
+  ["refund.success", "success", []],
+  ["refund.failed", "failed", []],
   ["payout.refunded", "refunded", ["payout.success"]],
   ["payout.cancelled", "cancelled", []],
 ];
@@ -118,7 +120,7 @@ test("listen and trigger: a wrong key, a live one, one without the scope, and wh
   await refused(["listen", "--forward-to", "localhost:4242"], "invalid_request", 2);
   await refused(["trigger", "payment.success", "--key", live.key], "insufficient_scope");
   await refused(["trigger", "payment.success", "--key", reader.key], "insufficient_scope");
-  await refused(["trigger", "refund.success", "--key", at.test.key], "invalid_request", 2);
+  await refused(["trigger", "subscription.created", "--key", at.test.key], "invalid_request", 2);
   assert.equal((await at.test.get("/v1/payments")).body.total, 0);
 });
 

@@ -8,6 +8,7 @@ import {
   PaymentService,
   PaymentStatus,
 } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
+import { RefundSchema, RefundService, RefundStatus } from "@cauri/proto/es/cauri/collections/v1/refunds_pb";
 import { type Payout, PayoutSchema, PayoutService, PayoutStatus } from "@cauri/proto/es/cauri/payouts/v1/payouts_pb";
 import { TestEndpointsResponseSchema, WebhookService } from "@cauri/proto/es/cauri/webhooks/v1/webhooks_pb";
 import type { JsonObject } from "@cauri/rpc/json-form";
@@ -36,7 +37,7 @@ type Kitchen = {
 
 type Recipe = (kitchen: Kitchen) => Promise<Shown>;
 
-/** How each event is made. What is not here, such as refunds and subscriptions, has no room in the house yet. */
+/** How each event is made. What is not here, such as subscriptions, has no room in the house yet. */
 const RECIPES: Readonly<Record<string, Recipe>> = {
   "payment.initiated": (kitchen) => collect(kitchen, "04", PaymentStatus.PENDING),
   "payment.pending": (kitchen) => collect(kitchen, "04", PaymentStatus.PENDING),
@@ -46,6 +47,8 @@ const RECIPES: Readonly<Record<string, Recipe>> = {
   "payout.failed": (kitchen) => payOut(kitchen, "02", PayoutStatus.FAILED),
   "payout.refunded": (kitchen) => payOut(kitchen, "09", PayoutStatus.REFUNDED),
   "payout.cancelled": cancelPayout,
+  "refund.success": (kitchen) => giveBack(kitchen, "00", RefundStatus.SUCCESS),
+  "refund.failed": (kitchen) => giveBack(kitchen, "13", RefundStatus.FAILED),
   "payment.test": testEndpoints,
 };
 
@@ -79,7 +82,7 @@ export function triggerCommand(): Command {
 }
 
 const HELP = `
-Payments need a key that may collect and read; payouts one of scope can_payout too, and collect their money first where the
+Payments need a key that may collect and read; refunds one of scope can_refund too, and collect their payment first; payouts one of scope can_payout too, and collect their money first where the
 balance is too low. payout.cancelled is an operator's act: it takes the operators' door as well (--url and --token, or a
 local house). payment.test goes to registered endpoints alone, every other event to \`cauri listen\` too.`;
 
@@ -96,6 +99,21 @@ async function payOut(kitchen: Kitchen, row: string, wanted: PayoutStatus): Prom
   const { made, collected } = await funded(kitchen, () => payouts.createPayout(payoutOf(kitchen, row), once()));
   const payout = await settled(made, async () => payouts.getPayout({ id: made.id }), wanted);
   return shownPayout(payout, collected);
+}
+
+/** Half of a payment collected for it: its fee stays with the house, so that the whole might not be there. */
+async function giveBack(kitchen: Kitchen, row: string, wanted: RefundStatus): Promise<Shown> {
+  const { api, amount_minor, client_ref } = kitchen;
+  const collected = await api(PaymentService).createPayment(paymentOf(kitchen, row), once());
+  const payments = api(PaymentService);
+  const payment = await settled(collected, () => payments.getPayment({ id: collected.id }), PaymentStatus.SUCCESS);
+  const refunds = api(RefundService);
+  const half = { paymentId: payment.id, amountMinor: (amount_minor + 1n) / 2n, clientRef: client_ref };
+  const made = await refunds.createRefund(half, once());
+  const refund = await settled(made, () => refunds.getRefund({ id: made.id }), wanted);
+  const json = jsonOf(RefundSchema, refund);
+  const people = `Payment ${payment.reference} was collected for it.\nRefund ${refund.reference} is ${cell(json, "status")}.`;
+  return { json, people };
 }
 
 /** A payout can be cancelled only before it has left: its rail is unavailable, and then the operator calls it off. */
