@@ -69,6 +69,8 @@ async function firstThings({ account_id, test: api }: Merchant, url: string): Pr
   const ends = { from_platform_id: "plt_mtn_ci", to_platform_id: "plt_orange_ci" };
   const bodies = {
     payments: paymentBody("01"),
+    // By the name that the payment before it is given.
+    refunds: { payment_id: "first", amount_minor: 100 },
     payouts: payoutBody("01"),
     transfers: { ...place, platform_id: "plt_mtn_ci", destination_account_id: to.account_id },
     rebalances: { ...place, ...ends },
@@ -81,7 +83,7 @@ async function firstThings({ account_id, test: api }: Merchant, url: string): Pr
     if (made.status !== 201) throw new Error(`POST /v1/${collection} answered ${made.status} ${made.text}`);
     ids[collection] = [String(made.body.id), made.body.reference, made.body.client_ref].filter(Boolean);
   }
-  return { ids, fields: { destination_account_id: [to.account_id] } };
+  return { ids, fields: { destination_account_id: [to.account_id], payment_id: ids["payments"] ?? [] } };
 }
 
 async function fuzzAll(api: Api, known: Known, runs: number, seed: number): Promise<number> {
