@@ -98,6 +98,32 @@ test("deliveries: page after page, none twice; by status and time", async () => 
   const none = await json("deliveries", at.account_id, "--status", "failed", "--to", "2099-01-01");
   assert.deepEqual(none, { data: [], has_more: false, next_cursor: null });
   assert.equal((await cauri(["webhook", "deliveries", at.account_id, "--status", "lost"])).code, 2);
+  const backwards = ["--from", "2026-11-21", "--to", "2026-11-20"];
+  assert.equal((await cauri(["webhook", "deliveries", at.account_id, ...backwards])).code, 2);
+});
+
+test("deliveries and replay: another account finds nothing, a mistyped one is told", async () => {
+  const at = await merchant("Seen");
+  const other = await merchant("Other");
+  const endpoint = await endpointOf(at);
+  const payment = await pay(at);
+  await receiver.hears(payment.id, ["payment.success"]);
+  const { delivery_id } = await deliveryOf(at, payment.id, "delivered");
+  assert.deepEqual((await json("deliveries", other.account_id)).data, []);
+  for (const foreign of [
+    ["attempts", other.account_id, delivery_id],
+    ["replay", other.account_id, delivery_id],
+    ["deliveries", other.account_id, "--endpoint", String(endpoint)],
+    ["replay", other.account_id, "--endpoint", String(endpoint)],
+    ["deliveries", "acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW"],
+    ["replay", "acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW", "--from", "2026-11-20"],
+  ]) {
+    const { code, json: answer } = await run(...foreign);
+    assert.deepEqual([code, answer.error.code], [1, "not_found"], foreign.join(" "));
+  }
+  const none = await json("replay", other.account_id, "--from", "2026-11-20");
+  assert.equal(none.replayed, 0);
+  assert.equal(receiver.about(payment.id).length, 1);
 });
 
 test("replay: one that failed is a new round under the same event id, once by one run however often it is asked", async () => {

@@ -1,7 +1,8 @@
 // `cauri webhook …`: an endpoint's secret; what was sent to it, and sending it again.
 
 import { randomUUID } from "node:crypto";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampMs } from "@bufbuild/protobuf/wkt";
+import { AccountService } from "@cauri/proto/es/cauri/accounts/v1/accounts_pb";
 import {
   DeliverySchema,
   DeliveryService,
@@ -75,7 +76,9 @@ function deliveries(): Command {
     async ({ args: [account = ""], options, door }) => {
       const { status } = options;
       const asked = { accountId: account, ...spanOf(options), ...pageOf(options), ...(status ? { status } : {}) };
-      const json = jsonOf(ListDeliveriesResponseSchema, await door(DeliveryService).listDeliveries(asked));
+      const page = await door(DeliveryService).listDeliveries(asked);
+      if (page.data.length === 0) await requireAccount(door, account);
+      const json = jsonOf(ListDeliveriesResponseSchema, page);
       return { json, people: withMore(table(rowsOf(json), DELIVERY_COLUMNS, "No deliveries."), json) };
     },
   );
@@ -149,8 +152,17 @@ async function replayMany(door: Door, account: string, run: string, options: Rep
     if (cursor === undefined) break;
     process.stderr.write(`${replayed} are sent again so far (--run ${run} goes on after an interruption)\n`);
   }
-  const people = replayed === 0 ? "Nothing there has ended that could be sent again." : `${replayed} are sent again.`;
+  if (replayed === 0) await requireAccount(door, account);
+  const people =
+    replayed === 0
+      ? "Nothing there has ended that could be sent again."
+      : `${replayed} are sent again; what waits for a suspended or inactive endpoint stands in \`webhook deliveries\`.`;
   return { json: { replayed, run }, people };
+}
+
+/** Nothing found is told of an account that is there: of a mistyped one it would be a lie. */
+async function requireAccount(door: Door, account: string): Promise<void> {
+  await door(AccountService).getAccount({ accountId: account });
 }
 
 const DELIVERY_COLUMNS: readonly Column<JsonObject>[] = [
@@ -190,6 +202,8 @@ function spanned(made: Command): Command {
 }
 
 function spanOf({ endpoint, from, to }: SpanOptions) {
+  if (from !== undefined && to !== undefined && timestampMs(from) >= timestampMs(to))
+    throw new InvalidArgumentError("--from must be before --to.");
   return {
     ...(endpoint === undefined ? {} : { endpointId: endpoint }),
     ...(from === undefined ? {} : { from }),
