@@ -7,7 +7,7 @@ import {
   ListAccountsResponseSchema,
 } from "@cauri/proto/es/cauri/accounts/v1/accounts_pb";
 import type { JsonObject } from "@cauri/rpc/json-form";
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { cell, command, group, jsonOf, rowsOf } from "./command.ts";
 import { parseOnOff, parseSwitch, parseWhole, type Switch } from "./inputs.ts";
 import { type Column, facts, type Shown, table } from "./print.ts";
@@ -41,6 +41,7 @@ export function accountCommands(): Command {
     show(),
     list(),
     set(),
+    group("settlement", "The account's own account elsewhere, to which its withdrawals go.", [setSettlement()]),
   ]);
 }
 
@@ -127,6 +128,50 @@ function set(): Command {
         ...(live === undefined ? {} : { isLive: live }),
       });
       return shown(account);
+    },
+  );
+}
+
+type Destination = {
+  type: string;
+  phone?: string;
+  iban?: string;
+  accountNumber?: string;
+  bankCode?: string;
+  name?: string;
+};
+
+function setSettlement(): Command {
+  return command<Destination & { platform: string }>(
+    "set <account>",
+    "Set where the account's withdrawals go; requests that stand keep the destination they were made with.",
+    `account settlement set ${EXAMPLE_ACCOUNT} --platform plt_mtn_ci --type mobile_wallet --phone +2250504030200 --name "Awa Kone"`,
+    (made) =>
+      made
+        .requiredOption("--platform <platform>", "platform that holds it, e.g. plt_mtn_ci")
+        .addOption(
+          new Option("--type <type>", "kind of destination")
+            .choices(["mobile_wallet", "bank_account"])
+            .makeOptionMandatory(),
+        )
+        .option("--phone <phone>", "phone of a wallet, E.164")
+        .option("--iban <iban>", "IBAN of a bank account")
+        .option("--account-number <number>", "account number, where there is no IBAN")
+        .option("--bank-code <code>", "bank code beside an account number")
+        .option("--name <name>", "name of the holder"),
+    async ({ args, options, door }) => {
+      const { platform, type, phone, iban, accountNumber, bankCode, name } = options;
+      const given = Object.entries({ phone, iban, accountNumber, bankCode, name });
+      const destination = { type, ...Object.fromEntries(given.filter(([, value]) => value !== undefined)) };
+      const account = await door(AccountService).setSettlement({
+        accountId: args[0] ?? "",
+        platformId: platform,
+        destination,
+      });
+      return {
+        json: jsonOf(AccountSchema, account),
+        people: `Withdrawals of ${account.accountId} (${account.name}) go to its ${type.replace("_", " ")} on ${platform}.`,
+      };
     },
   );
 }

@@ -11,6 +11,7 @@ import { payoutCommands } from "./payout.ts";
 import { sandboxCommands } from "./sandbox.ts";
 import { triggerCommand } from "./trigger.ts";
 import { webhookCommands } from "./webhook.ts";
+import { withdrawalCommands } from "./withdrawal.ts";
 
 /** Exit codes that scripts rely on. */
 const FAILED = 1;
@@ -36,6 +37,7 @@ for (const command of [
   corridorCommands(),
   feeCommands(),
   payoutCommands(),
+  withdrawalCommands(),
   sandboxCommands(),
   ledgerCommands(),
   webhookCommands(),

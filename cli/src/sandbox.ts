@@ -8,6 +8,7 @@ import {
 import { PaymentSchema, PaymentService } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
 import { RefundSchema, RefundService } from "@cauri/proto/es/cauri/collections/v1/refunds_pb";
 import { PayoutSchema, PayoutService } from "@cauri/proto/es/cauri/payouts/v1/payouts_pb";
+import { WithdrawalSchema, WithdrawalService } from "@cauri/proto/es/cauri/payouts/v1/withdrawals_pb";
 import { RailsService } from "@cauri/proto/es/cauri/rails/v1/rails_pb";
 import { WebhookService } from "@cauri/proto/es/cauri/webhooks/v1/webhooks_pb";
 import { type Command, Option } from "commander";
@@ -18,9 +19,10 @@ import { parseDuration, parseMinor } from "./inputs.ts";
 const EXAMPLE_ACCOUNT = "acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW";
 
 /** Operations of rooms that don't stand yet, by the prefix of their id or reference: no arrow of theirs stands. */
-const OTHER_OPERATIONS = /^(?:(?:tr|rb|wr|dp|sub|inv|rtp)_|(?:TRF|RBL|WDR|DSP|SUB|RTP)-)/i;
+const OTHER_OPERATIONS = /^(?:(?:tr|rb|dp|sub|inv|rtp)_|(?:TRF|RBL|DSP|SUB|RTP)-)/i;
 const PAYOUT = /^(?:po_|PYT-)/i;
 const REFUND = /^(?:re_|RFD-)/i;
+const WITHDRAWAL = /^(?:wr_|WDR-)/i;
 
 /** Far more than any ladder or schedule needs; a house that still finds work then is going in circles. */
 const DRAIN_ROUNDS_MAX = 500;
@@ -72,10 +74,8 @@ function advance(): Command {
     async ({ args, options: { to }, door }) => {
       const id = args[0] ?? "";
       if (OTHER_OPERATIONS.test(id)) {
-        throw new Refused(
-          "precondition_failed",
-          `${id} is of a kind that cannot be driven: payments, refunds and payouts can.`,
-        );
+        const sentence = `${id} is of a kind that cannot be driven: payments, refunds, payouts and withdrawals can.`;
+        throw new Refused("precondition_failed", sentence);
       }
       if (PAYOUT.test(id)) {
         const payout = await door(PayoutService).advancePayout({ id, to });
@@ -86,6 +86,11 @@ function advance(): Command {
         const refund = await door(RefundService).advanceRefund({ id, to });
         const json = jsonOf(RefundSchema, refund);
         return { json, people: `Refund ${refund.reference} is ${String(json["status"])}.` };
+      }
+      if (WITHDRAWAL.test(id)) {
+        const withdrawal = await door(WithdrawalService).advanceWithdrawal({ id, to });
+        const json = jsonOf(WithdrawalSchema, withdrawal);
+        return { json, people: `Withdrawal request ${withdrawal.reference} is ${String(json["status"])}.` };
       }
       const payment = await door(PaymentService).advancePayment({ id, to });
       const json = jsonOf(PaymentSchema, payment);

@@ -49,6 +49,8 @@ export type Kept = {
 export type Sending = {
   /** Hands the raw destination to the vault; the masks, or the refusal that names the wrong field. */
   keepDestination(caller: Caller, operation_id: string, kept: Kept): Promise<KeepDestinationResponse | Refusal>;
+  /** Keeps a copy of a kept destination of the same account under an operation of its own; the masks, or a refusal. */
+  copyDestination(caller: Caller, kept_as: string, operation_id: string): Promise<KeepDestinationResponse | Refusal>;
   /** Sends, or tells what is known of the attempt that stands. */
   send(operation: Sent, request_id: string): Promise<OutgoingAnswer>;
   /** Keeps it from being sent; a `withheld` word where that was still certain. */
@@ -70,6 +72,8 @@ export function openSending(client: Promisified<RailsServiceService>): Sending {
         { operationId: operation_id, country, destination, fieldPath: field_path, lasting },
         { caller, operation: operation_id },
       ),
+    copyDestination: (caller, kept_as, operation_id) =>
+      client.copyDestination({ keptAs: kept_as, operationId: operation_id }, { caller, operation: operation_id }),
     async send(operation, request_id) {
       return answerOf(await client.send(orderOf(operation), options(operation, request_id)), "answer");
     },

@@ -187,7 +187,7 @@ export const SETTINGS = {
   },
   CAURI_RAILS_ADDRESS: {
     ...ADDRESS,
-    readers: ["gateway", "collections", "payouts"],
+    readers: ["gateway", "accounts", "collections", "payouts"],
     doc: "The gRPC address of rails.",
   },
   CAURI_COLLECTIONS_ADDRESS: { ...ADDRESS, readers: ["gateway"], doc: "The gRPC address of collections." },

@@ -1,10 +1,11 @@
 // Accounts in SQL. Every function takes the transaction first; a state is changed by naming the state it is changed from.
 
 import type { Queryable, Tx } from "@cauri/store/pool";
-import type { Account, AccountStatus, SignUp } from "./account.ts";
+import type { Account, AccountStatus, Settlement, SignUp } from "./account.ts";
 import type { Page } from "./terms.ts";
 
-const COLUMNS = "account_id, name, country, email, status, is_live, products, options, closing_since, created_at";
+const COLUMNS =
+  "account_id, name, country, email, status, is_live, products, options, closing_since, created_at, settlement";
 
 /** Inserts a pending account and gives it the next number. The head row is locked until commit, so no number is lost. */
 export async function insertAccount(tx: Tx, account_id: string, asked: SignUp): Promise<Account> {
@@ -96,6 +97,15 @@ export async function setSwitches(
     `update accounts set is_live = $2, products = $3, options = $4, updated_at = clock_timestamp()
      where account_id = $1 returning ${COLUMNS}`,
     [account_id, set.is_live, set.products, set.options],
+  );
+  return one(rows);
+}
+
+export async function setSettlement(tx: Tx, account_id: string, settlement: Settlement): Promise<Account> {
+  const { rows } = await tx.query<Account>(
+    `update accounts set settlement = $2::json, updated_at = clock_timestamp()
+     where account_id = $1 returning ${COLUMNS}`,
+    [account_id, JSON.stringify(settlement)],
   );
   return one(rows);
 }

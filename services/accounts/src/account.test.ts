@@ -22,6 +22,7 @@ const account: Account = {
   products: [],
   options: [],
   closing_since: null,
+  settlement: null,
   created_at: new Date(0),
 };
 

@@ -40,6 +40,22 @@ export type Account = {
   readonly options: readonly string[];
   readonly closing_since: Date | null;
   readonly created_at: Date;
+  /** Where its withdrawals go; null: nothing is set. */
+  readonly settlement: Settlement | null;
+};
+
+/** Of the destination there are masks only; rails keeps the raw details under `kept_as`. */
+export type Settlement = {
+  readonly platform_id: string;
+  readonly kept_as: string;
+  readonly destination: {
+    readonly type: string;
+    readonly phone?: string | undefined;
+    readonly iban?: string | undefined;
+    readonly accountNumber?: string | undefined;
+    readonly bankCode?: string | undefined;
+    readonly name?: string | undefined;
+  };
 };
 
 export type SignUp = { readonly name: string; readonly country: string; readonly email: string };
@@ -53,6 +69,11 @@ const EMAIL = /^[^\s@]+@[^\s@.]+(\.[^\s@.]+)+$/;
 
 /** CLDR's list of regions, which is how Node knows ISO 3166-1 without a table of ours. */
 const REGIONS = new Intl.DisplayNames(["en"], { type: "region", fallback: "none" });
+
+/** Approved and not about to be closed: it may receive, and its withdrawals may be approved. */
+export function isOpenForMoney({ status, closing_since }: Account): boolean {
+  return status === "approved" && closing_since === null;
+}
 
 /** Where a command leads from here, or the refusal that names the state. */
 export function command(account: Account, asked: AccountCommand): AccountStatus | Refusal {

@@ -2,7 +2,9 @@
 
 import type { Clock } from "@cauri/money/clock";
 import type { Refusal } from "@cauri/money/refusal";
+import type { RailsServiceService } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
+import type { Promisified } from "@cauri/rpc/client";
 import type { Log, Pool } from "@cauri/store/pool";
 import type { Ledger } from "./ledger.ts";
 import type { LiveRails } from "./terms.ts";
@@ -10,6 +12,8 @@ import type { LiveRails } from "./terms.ts";
 export type House = {
   readonly pool: Pool;
   readonly ledger: Ledger;
+  /** Keeps the raw details of settlement accounts. */
+  readonly rails: Pick<Promisified<RailsServiceService>, "keepDestination">;
   /** CAURI_KEY_PEPPER. */
   readonly pepper: string;
   readonly live: LiveRails;

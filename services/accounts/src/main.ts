@@ -5,6 +5,7 @@ import { openEvents } from "@cauri/events/events";
 import { startRelay } from "@cauri/events/relay";
 import { systemClock } from "@cauri/money/clock";
 import { LedgerServiceClient } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
+import { RailsServiceClient } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import { connectClient } from "@cauri/rpc/client";
 import { watchPool } from "@cauri/rpc/metrics";
 import { runService } from "@cauri/rpc/process";
@@ -43,9 +44,16 @@ await runService("accounts", async ({ settings, log, atDrain, atReady }) => {
   });
   atDrain("ledger", () => ledger.closeChannel());
 
+  const rails = connectClient(RailsServiceClient, {
+    address: settings.CAURI_RAILS_ADDRESS,
+    token: settings.CAURI_RPC_TOKEN,
+  });
+  atDrain("rails", () => rails.closeChannel());
+
   const house: House = {
     pool,
     ledger,
+    rails,
     pepper: settings.CAURI_KEY_PEPPER,
     live: settings.CAURI_LIVE_RAILS,
     clock: systemClock,

@@ -37,6 +37,7 @@ const DIRECTIONS = { collection: Direction.COLLECTION, payout: Direction.PAYOUT 
 const FREE: FeeLine = { percent_bps: 0, fixed_minor: 0n, min_minor: null, max_minor: null };
 
 export function accountMessage(account: Account): AccountMessage {
+  const { settlement } = account;
   return AccountMessage.fromPartial({
     accountId: account.account_id,
     name: account.name,
@@ -47,6 +48,9 @@ export function accountMessage(account: Account): AccountMessage {
     products: [...account.products],
     options: [...account.options],
     createdAt: account.created_at,
+    ...(settlement === null
+      ? {}
+      : { settlement: { platformId: settlement.platform_id, destination: settlement.destination } }),
   });
 }
 

@@ -2,6 +2,7 @@
 
 import type { GetPlacesRequest, GetPlacesResponse } from "@cauri/proto/ts/cauri/accounts/v1/reference";
 import { type Queryable, snapshot } from "@cauri/store/pool";
+import { isOpenForMoney } from "./account.ts";
 import { findAccount } from "./account-store.ts";
 import type { House } from "./house.ts";
 import { placesStillOpening } from "./opening-store.ts";
@@ -36,6 +37,6 @@ export function getPlaces(house: House, request: GetPlacesRequest, account: stri
 /** Approved and not about to be closed, with its ledger accounts there in both books. */
 async function canReceive(db: Queryable, account_id: string, place: string): Promise<boolean> {
   const account = await findAccount(db, account_id);
-  if (account === null || account.status !== "approved" || account.closing_since !== null) return false;
+  if (account === null || !isOpenForMoney(account)) return false;
   return !(await placesStillOpening(db, account_id)).has(place);
 }

@@ -26,6 +26,7 @@ import {
   setFee,
 } from "./reference-service.ts";
 import { advanceClock, sandboxFund } from "./sandbox-service.ts";
+import { getSettlement, setSettlementAccount } from "./settlement-service.ts";
 
 export function accountsServices(house: House): readonly Service[] {
   return [
@@ -38,6 +39,7 @@ export function accountsServices(house: House): readonly Service[] {
       reinstateAccount: (request) => reinstateAccount(house, request),
       closeAccount: (request) => closeAccount(house, request),
       setAccount: (request) => setAccount(house, request),
+      setSettlement: (request, call) => setSettlementAccount(house, request, call.request_id),
       sandboxFund: (request, call) => sandboxFund(house, request, call.request_id),
       advanceClock: (request) => advanceClock(house, request),
       drain: (request, call) => house.drain(request, call.deadline_ms),
@@ -54,6 +56,7 @@ export function accountsServices(house: House): readonly Service[] {
       listCorridors: (request, call) => listCorridorsFor(house, request, call.caller),
       getTerms: (request, call) => getTerms(house, request, call.caller),
       getPlaces: (request, call) => getPlaces(house, request, call.caller.account),
+      getSettlement: (_request, call) => getSettlement(house, call.caller.account),
       listAllCorridors: () => listAllCorridors(house),
       setCorridor: (request) => openOrCloseCorridor(house, request),
       setFee: (request) => setFee(house, request),

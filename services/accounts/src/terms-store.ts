@@ -38,6 +38,18 @@ export async function countryOfPlatform(db: Queryable, platform_id: string): Pro
   return rows[0]?.country ?? null;
 }
 
+/** Where a platform is and what it can send money to; null: no such platform. */
+export async function findPlatform(
+  db: Queryable,
+  platform_id: string,
+): Promise<{ readonly country: string; readonly destination_types: readonly string[] } | null> {
+  const { rows } = await db.query<{ country: string; destination_types: string[] }>(
+    "select country, destination_types from platforms where platform_id = $1",
+    [platform_id],
+  );
+  return rows[0] ?? null;
+}
+
 export async function isPlace(db: Queryable, platform_id: string, asset_id: string): Promise<boolean> {
   const { rows } = await db.query("select from places where platform_id = $1 and asset_id = $2", [
     platform_id,

@@ -34,6 +34,7 @@ export async function openTestHouse(): Promise<TestHouse> {
   const house: House = {
     pool: db.pool,
     ledger: ledger as unknown as Ledger,
+    rails: { keepDestination: async ({ destination }) => maskless(destination) },
     pepper: PEPPER,
     live: "",
     clock: systemClock,
@@ -59,6 +60,11 @@ export async function openTestHouse(): Promise<TestHouse> {
       return (await db.pool.query<{ subject: string; payload: Buffer }>(text, [account])).rows;
     },
   };
+}
+
+/** Rails as far as this room needs it: what it masks is met in the stories. */
+function maskless(destination: { readonly type: string } | undefined): { type: string; phone: string } {
+  return { type: destination?.type ?? "", phone: "+22507*****00" };
 }
 
 /** Remembers what is open, what was posted and what a merchant's live books hold. */

@@ -3,7 +3,7 @@
 import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
-import { consumeOutgoingNews, followUpAll, startFollowUp } from "@cauri/events/outgoing-follow";
+import { followUpAll, startFollowUp } from "@cauri/events/outgoing-follow";
 import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { startRelay } from "@cauri/events/relay";
 import { followTerms, openTerms } from "@cauri/events/terms";
@@ -20,10 +20,13 @@ import { startForgetting } from "@cauri/store/forget";
 import { startOperationSweeper } from "@cauri/store/operation";
 import { openPool } from "@cauri/store/pool";
 import { payoutKind } from "./create.ts";
+import { consumeNews, followUpWithdrawals, startFollowUpOfWithdrawals } from "./follow-up.ts";
 import { openLedger } from "./ledger.ts";
 import { openPlaces } from "./movement-create.ts";
 import { type PayoutRooms, payoutServices } from "./service.ts";
 import { sweep } from "./sweep.ts";
+import { openSettlements } from "./withdrawal-create.ts";
+import { openWithdrawalLedger } from "./withdrawal-ledger.ts";
 
 await runService("payouts", async ({ settings, log, atDrain, atReady }) => {
   const url = settings.CAURI_PAYOUTS_DATABASE_URL;
@@ -43,31 +46,35 @@ await runService("payouts", async ({ settings, log, atDrain, atReady }) => {
   const rails = connectClient(RailsServiceClient, { address: settings.CAURI_RAILS_ADDRESS, token });
   for (const client of [accounts, ledger, rails]) atDrain("client", client.closeChannel);
   const terms = openTerms(accounts, FeeOperation.PAYOUT);
+  const withdrawal_terms = openTerms(accounts, FeeOperation.WITHDRAWAL);
   const places = openPlaces(accounts);
-  atDrain("terms", followTerms(events, terms, places));
+  atDrain("terms", followTerms(events, terms, withdrawal_terms, places));
   const relay = startRelay({ events, pool, log });
   atDrain("relay", relay.stop);
+  const books = openLedger(ledger);
   const rooms: PayoutRooms = {
     pool,
-    ledger: openLedger(ledger),
+    ledger: books,
+    withdrawal_ledger: openWithdrawalLedger(ledger, books.spend),
     rails: openSending(rails),
     log,
     terms,
+    withdrawal_terms,
     places,
+    settlements: openSettlements(accounts),
     fingerprint_key: settings.CAURI_FINGERPRINT_KEY,
     drain: (request, deadline_ms) => {
-      const work = (account: string) => followUpAll(payoutKind, rooms, account);
+      const work = async (account: string) =>
+        (await followUpAll(payoutKind, rooms, account)) + (await followUpWithdrawals(rooms, account));
       return drainAccount({ request, deadline_ms, pool, clocks, events, relay, consumers, work });
     },
   };
-  const consumers = [
-    followClocks({ events, pool, log }),
-    consumeOutgoingNews(payoutKind, events, rooms, "payouts-rails"),
-  ];
+  const consumers = [followClocks({ events, pool, log }), consumeNews(events, rooms)];
   for (const consumer of consumers) atDrain("consumer", consumer.stop);
   const loops = [
     startOperationSweeper({ pool, lease_ms: OUTGOING_LEASE_MS, resume: (due) => sweep(rooms, due), log }),
     startFollowUp(payoutKind, rooms),
+    startFollowUpOfWithdrawals(rooms),
     startForgetting(pool, settings.CAURI_IDEMPOTENCY_KEEP_S, log),
   ];
   for (const loop of loops) atDrain("loop", loop.stop);

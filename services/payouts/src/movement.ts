@@ -70,15 +70,33 @@ const OPENING_RETRY_S = 1;
 
 /** Asset, platforms in the order of their fields, then the receiver; null: nothing stands in the way. */
 export function checkPlaces(kind: MovementKind, asset_id: string, given: Places): Refusal | null {
+  const refused = checkKnown(
+    kind === "transfer" ? ["platform_id"] : ["from_platform_id", "to_platform_id"],
+    asset_id,
+    given,
+  );
+  if (refused !== null) return refused;
+  // One sentence whatever the cause: it must not tell which accounts there are.
+  if (kind === "transfer" && !given.can_receive) return refuseField("destination_account_id", "cannot receive this");
+  return checkOpen(given);
+}
+
+/** Asset and platforms alone, for money that leaves without a receiver in the house. */
+export function checkHeld(fields: readonly string[], asset_id: string, given: Places): Refusal | null {
+  return checkKnown(fields, asset_id, given) ?? checkOpen(given);
+}
+
+function checkKnown(fields: readonly string[], asset_id: string, given: Places): Refusal | null {
   if (!given.asset_known) return refuseField("asset_id", "unknown asset");
-  const fields = kind === "transfer" ? ["platform_id"] : ["from_platform_id", "to_platform_id"];
   for (const [at, field] of fields.entries()) {
     const place = given.places[at];
     if (place?.platform_known !== true) return refuseField(field, "unknown platform");
     if (!place.holds_asset) return refuseField(field, `does not hold ${asset_id}`);
   }
-  // One sentence whatever the cause: it must not tell which accounts there are.
-  if (kind === "transfer" && !given.can_receive) return refuseField("destination_account_id", "cannot receive this");
+  return null;
+}
+
+function checkOpen(given: Places): Refusal | null {
   if (given.places.every(({ is_open }) => is_open)) return null;
   return refuse("temporarily_unavailable", "the platform's ledger accounts are still being opened", {
     retry_after_s: OPENING_RETRY_S,

@@ -41,6 +41,7 @@ export class RailsDouble {
         this.wrong === null
           ? { type: destination?.type ?? "", phone: "+22507*****00" }
           : refuse("invalid_request", "not a valid phone number for CI", { field: this.wrong }),
+      copyDestination: async () => ({ type: "mobile_wallet", phone: "+22507*****00" }),
       send: async (request) => {
         const known = this.#attempts.get(request.operationId);
         if (known === undefined || nothingOut(known.said.outcome)) await this.#send(request);

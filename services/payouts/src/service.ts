@@ -6,6 +6,7 @@ import { parseOperationRef } from "@cauri/money/reference";
 import { isRefusal, type Refusal, refuse, refuseField } from "@cauri/money/refusal";
 import { PayoutServiceService } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
 import { RebalanceServiceService, TransferServiceService } from "@cauri/proto/ts/cauri/payouts/v1/transfers";
+import { WithdrawalServiceService } from "@cauri/proto/ts/cauri/payouts/v1/withdrawals";
 import type { DrainRequest, DrainResponse } from "@cauri/proto/ts/cauri/shared/v1/shared";
 import type { Caller } from "@cauri/rpc/caller";
 import { type Call, type Service, service } from "@cauri/rpc/server";
@@ -14,15 +15,19 @@ import { createRebalance, createTransfer, type Moving } from "./movement-create.
 import { findSeen, listSeen } from "./movement-store.ts";
 import { cancelPayout } from "./operate.ts";
 import { payouts } from "./store.ts";
-import { rebalanceView, statusOf, transferView, viewOf } from "./view.ts";
+import { rebalanceView, statusOf, transferView, viewOf, withdrawalStatusOf, withdrawalView } from "./view.ts";
+import { createWithdrawal, type Withdrawing } from "./withdrawal-create.ts";
+import { advanceWithdrawal, approveWithdrawal, rejectWithdrawal } from "./withdrawal-decide.ts";
+import { withdrawals } from "./withdrawal-store.ts";
 
 const DEFAULT_PER_PAGE = 25;
 
 export type PayoutRooms = Creation &
-  Moving & { readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse | Refusal> };
+  Moving &
+  Withdrawing & { readonly drain: (request: DrainRequest, deadline_ms: number) => Promise<DrainResponse | Refusal> };
 
 export function payoutServices(rooms: PayoutRooms): readonly Service[] {
-  return [payoutService(rooms), transferService(rooms), rebalanceService(rooms)];
+  return [payoutService(rooms), transferService(rooms), rebalanceService(rooms), withdrawalService(rooms)];
 }
 
 function payoutService(rooms: PayoutRooms): Service {
@@ -67,6 +72,27 @@ function rebalanceService(rooms: PayoutRooms): Service {
     },
     listRebalances: async (request, { caller }) =>
       pageOf(await listSeen(rooms.pool, "rebalance", queryOf(request, caller)), rebalanceView),
+  });
+}
+
+function withdrawalService(rooms: PayoutRooms): Service {
+  return service(WithdrawalServiceService, {
+    createWithdrawal: async (request, call) =>
+      told(call, await createWithdrawal(rooms, request, call.caller), withdrawalView),
+    getWithdrawal: async ({ id }, { caller }) => {
+      const withdrawal = await withdrawals.findBy(rooms.pool, parseOperationRef(id), caller);
+      return withdrawal === null ? noSuch("withdrawal request") : withdrawalView(withdrawal);
+    },
+    listWithdrawals: async (request, { caller }) => {
+      const status = request.status === undefined ? undefined : withdrawalStatusOf(request.status);
+      if (status === null) return refuseField("status", "unknown status");
+      return pageOf(await withdrawals.list(rooms.pool, { ...queryOf(request, caller), status }), withdrawalView);
+    },
+    approveWithdrawal: async (request, call) =>
+      shown(await approveWithdrawal(rooms, request, call.request_id), withdrawalView),
+    rejectWithdrawal: async (request) => shown(await rejectWithdrawal(rooms, request), withdrawalView),
+    advanceWithdrawal: async (request, call) =>
+      shown(await advanceWithdrawal(rooms, request, call.request_id), withdrawalView),
   });
 }
 

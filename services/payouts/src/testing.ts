@@ -2,7 +2,6 @@
 // be told what to say, and are met by a process that dies before its n-th effect.
 
 import assert from "node:assert/strict";
-import { applyOutgoingNews } from "@cauri/events/outgoing-follow";
 import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { openTerms } from "@cauri/events/terms";
 import { newId } from "@cauri/money/ids";
@@ -22,10 +21,17 @@ import { type Caller, houseCaller } from "@cauri/rpc/caller";
 import { connectClient } from "@cauri/rpc/client";
 import { logger } from "@cauri/rpc/log";
 import { openSending } from "@cauri/rpc/sending";
-import { type Definition, type Handlers, type Service, service, startServer } from "@cauri/rpc/server";
+import {
+  type Definition,
+  type Handlers,
+  type RunningServer,
+  type Service,
+  service,
+  startServer,
+} from "@cauri/rpc/server";
 import { sweepOnce } from "@cauri/store/operation";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
-import { payoutKind } from "./create.ts";
+import { applyNews } from "./follow-up.ts";
 import { openLedger } from "./ledger.ts";
 import { LedgerDouble } from "./ledger-double.ts";
 import { openPlaces } from "./movement-create.ts";
@@ -33,6 +39,8 @@ import { RailsDouble } from "./rails-double.ts";
 import type { PayoutRooms } from "./service.ts";
 import { payouts } from "./store.ts";
 import { sweep } from "./sweep.ts";
+import { openSettlements } from "./withdrawal-create.ts";
+import { openWithdrawalLedger } from "./withdrawal-ledger.ts";
 
 export const ACCOUNT = "acct_01KAE800000000000000000001";
 export const RECEIVER = "acct_01KAE800000000000000000002";
@@ -43,12 +51,20 @@ const FUNDED = 1_000_000_000n;
 const TOKEN = "house";
 export const SILENT = logger("payouts", "silent");
 
+type Neighbours = Pick<TestRoom, "ledger" | "rails" | "terms" | "settlement">;
+
 export type TestRoom = {
   readonly db: TestDatabase;
   readonly rooms: PayoutRooms;
   readonly ledger: LedgerDouble;
   readonly rails: RailsDouble;
   readonly terms: Terms;
+  readonly settlement: {
+    isActive: boolean;
+    isLive: boolean;
+    platformId: string | undefined;
+    keptAs: string | undefined;
+  };
   tellNews(...payloads: Uint8Array[]): Promise<void>;
   /** Lets every open claim become due and sweeps it, as the sweeper of another replica would. */
   sweep(rooms?: PayoutRooms): Promise<void>;
@@ -63,38 +79,24 @@ export async function openTestRoom(): Promise<TestRoom> {
   ledger.fund(merchantCode(ACCOUNT, MTN), FUNDED);
   const rails = new RailsDouble();
   const terms = usualTerms();
-  const place = { platformKnown: true, holdsAsset: true, isOpen: true };
-  const server = await startServer({
-    room: "neighbours",
-    settings: { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: TOKEN, CAURI_DRAIN_MS: 100 },
-    services: [
-      partly(LedgerServiceService, ledger.handlers()),
-      partly(RailsServiceService, rails.handlers()),
-      partly(ReferenceServiceService, {
-        getTerms: async () => terms,
-        getPlaces: async ({ platformIds }) => ({
-          assetKnown: true,
-          currency: "XOF",
-          scale: 0,
-          places: platformIds.map(() => place),
-          canReceive: true,
-        }),
-      }),
-    ],
-    log: SILENT,
-  });
+  const settlement: TestRoom["settlement"] = { isActive: true, isLive: false, platformId: ORANGE, keptAs: "kept" };
+  const server = await startNeighbours({ ledger, rails, terms, settlement });
   const to = { address: `127.0.0.1:${server.port}`, token: TOKEN };
   const clients = {
     ledger: connectClient(LedgerServiceClient, to),
     rails: connectClient(RailsServiceClient, to),
     accounts: connectClient(ReferenceServiceClient, to),
   };
+  const books = openLedger(clients.ledger);
   const rooms: PayoutRooms = {
     pool: db.pool,
-    ledger: openLedger(clients.ledger),
+    ledger: books,
+    withdrawal_ledger: openWithdrawalLedger(clients.ledger, books.spend),
     rails: openSending(clients.rails),
     terms: openTerms(clients.accounts, FeeOperation.PAYOUT),
+    withdrawal_terms: openTerms(clients.accounts, FeeOperation.WITHDRAWAL),
     places: openPlaces(clients.accounts),
+    settlements: openSettlements(clients.accounts),
     log: SILENT,
     fingerprint_key: "a fingerprint key for tests",
     drain: async () => ({ done: 0n }),
@@ -105,9 +107,9 @@ export async function openTestRoom(): Promise<TestRoom> {
     ledger,
     rails,
     terms,
+    settlement,
     tellNews: (...payloads) =>
-      applyOutgoingNews(
-        payoutKind,
+      applyNews(
         rooms,
         payloads.map((payload) => ({ payload })),
       ),
@@ -135,6 +137,31 @@ export async function openTestRoom(): Promise<TestRoom> {
   };
 }
 
+/** The rooms that this one calls, over real gRPC. */
+function startNeighbours({ ledger, rails, terms, settlement }: Neighbours): Promise<RunningServer> {
+  const place = { platformKnown: true, holdsAsset: true, isOpen: true };
+  return startServer({
+    room: "neighbours",
+    settings: { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: TOKEN, CAURI_DRAIN_MS: 100 },
+    services: [
+      partly(LedgerServiceService, ledger.handlers()),
+      partly(RailsServiceService, rails.handlers()),
+      partly(ReferenceServiceService, {
+        getTerms: async () => terms,
+        getSettlement: async () => settlement,
+        getPlaces: async ({ platformIds }) => ({
+          assetKnown: true,
+          currency: "XOF",
+          scale: 0,
+          places: platformIds.map(() => place),
+          canReceive: true,
+        }),
+      }),
+    ],
+    log: SILENT,
+  });
+}
+
 async function sweepAll(rooms: PayoutRooms): Promise<void> {
   await rooms.pool.query(
     `update claims set due_at = clock_timestamp() - interval '1 second',
@@ -158,7 +185,7 @@ export function payoutRequest(request: Partial<CreatePayoutRequest> = {}): Creat
   };
 }
 
-export function callerOf(prefix: "po" | "tr" | "rb", caller: Partial<Caller> = {}): Caller {
+export function callerOf(prefix: "po" | "tr" | "rb" | "wr", caller: Partial<Caller> = {}): Caller {
   const operation = newId(prefix, 1_790_000_000_000);
   return { ...houseCaller(ACCOUNT, "test", "req_test"), operation, ...caller };
 }
@@ -187,7 +214,12 @@ export function mortal(rooms: PayoutRooms, dies_before: number): { rooms: Payout
         };
       },
     });
-  const guarded = { pool: guard(rooms.pool), ledger: guard(rooms.ledger), rails: guard(rooms.rails) };
+  const guarded = {
+    pool: guard(rooms.pool),
+    ledger: guard(rooms.ledger),
+    withdrawal_ledger: guard(rooms.withdrawal_ledger),
+    rails: guard(rooms.rails),
+  };
   return { rooms: { ...rooms, ...guarded }, effects: () => effects };
 }
 

@@ -8,8 +8,13 @@ import {
   TransferStatus,
   type Transfer as TransferView,
 } from "@cauri/proto/ts/cauri/payouts/v1/transfers";
+import {
+  WithdrawalStatus as ProtoWithdrawal,
+  type Withdrawal as WithdrawalView,
+} from "@cauri/proto/ts/cauri/payouts/v1/withdrawals";
 import type { Rebalance, Transfer } from "./movement.ts";
 import { FAILURE_MESSAGES, isPayoutStatus, type Payout, type PayoutStatus } from "./payout.ts";
+import type { Withdrawal, WithdrawalStatus } from "./withdrawal.ts";
 
 const STATUSES: Record<PayoutStatus, ProtoStatus> = {
   initiated: ProtoStatus.INITIATED,
@@ -18,6 +23,15 @@ const STATUSES: Record<PayoutStatus, ProtoStatus> = {
   failed: ProtoStatus.FAILED,
   cancelled: ProtoStatus.CANCELLED,
   refunded: ProtoStatus.REFUNDED,
+};
+
+const WITHDRAWAL_STATUSES: Record<WithdrawalStatus, ProtoWithdrawal> = {
+  requested: ProtoWithdrawal.REQUESTED,
+  approved: ProtoWithdrawal.APPROVED,
+  processing: ProtoWithdrawal.PROCESSING,
+  paid: ProtoWithdrawal.PAID,
+  failed: ProtoWithdrawal.FAILED,
+  rejected: ProtoWithdrawal.REJECTED,
 };
 
 export function viewOf(payout: Payout): PayoutView {
@@ -66,10 +80,36 @@ export function rebalanceView(rebalance: Rebalance): RebalanceView {
   };
 }
 
+export function withdrawalView(withdrawal: Withdrawal): WithdrawalView {
+  return {
+    ...sharedOf(withdrawal),
+    object: "withdrawal_request",
+    status: WITHDRAWAL_STATUSES[withdrawal.status],
+    amountMinor: withdrawal.requested_minor,
+    feeMinor: withdrawal.fee_minor,
+    netMinor: withdrawal.amount_minor,
+    platformId: withdrawal.from_platform_id,
+    destination: { ...withdrawal.destination },
+    note: withdrawal.note ?? undefined,
+    decisionNote: withdrawal.decided_at === null ? undefined : (withdrawal.decision_note ?? undefined),
+    decidedAt: withdrawal.decided_at ?? undefined,
+    paidAt: withdrawal.paid_at ?? undefined,
+    updatedAt: withdrawal.updated_at,
+  };
+}
+
 /** The word of a status in a filter; null for a number that is none. */
 export function statusOf(status: ProtoStatus): PayoutStatus | null {
-  const found = Object.entries(STATUSES).find(([, value]) => value === status);
-  return found === undefined ? null : (found[0] as PayoutStatus);
+  return wordOf(STATUSES, status);
+}
+
+export function withdrawalStatusOf(status: ProtoWithdrawal): WithdrawalStatus | null {
+  return wordOf(WITHDRAWAL_STATUSES, status);
+}
+
+function wordOf<S extends string>(statuses: Record<S, number>, status: number): S | null {
+  const found = (Object.keys(statuses) as S[]).find((word) => statuses[word] === status);
+  return found ?? null;
 }
 
 type Shared = Pick<

@@ -18,14 +18,14 @@ import { type AttemptState, isOutgoing } from "./attempt.ts";
 import { type Attempt, readAttempt } from "./attempt-store.ts";
 import { receiveCallback } from "./callback.ts";
 import { type Collected, collect } from "./collect.ts";
-import { checkDestination, maskDestination, writeDestination } from "./destination.ts";
+import { checkDestination, maskDestination, readDestination, writeDestination } from "./destination.ts";
 import type { House } from "./house.ts";
 import type { CollectOrder, SendOrder } from "./order.ts";
 import { checkPayer, isEmpty, maskPayer, writePayer } from "./payer.ts";
 import type { Page } from "./simulator/charge.ts";
 import { SIMULATOR } from "./simulator/connector.ts";
 import type { Simulator } from "./simulator/simulator.ts";
-import { keepDetails } from "./vault-store.ts";
+import { copyInVault, keepDetails } from "./vault-store.ts";
 import { withhold } from "./withhold.ts";
 
 export type Room = House & {
@@ -43,6 +43,7 @@ export function railsService(room: Room): Service {
       return encodeCollected(await collect(room, decodeOrder(request, call), call.deadline_ms));
     },
     keepDestination: keepDestination(room),
+    copyDestination: copyDestination(room),
     async send(request, call) {
       return encodeCollected(await collect(room, decodeSending(request, call), call.deadline_ms));
     },
@@ -95,6 +96,16 @@ function keepDestination(room: Room): Rpcs["keepDestination"] {
     const retention = lasting ? "lasting" : "transient";
     await keepDetails(room.pool, room.cipher, owner, { plain: writeDestination(checked), retention });
     return maskDestination(checked);
+  };
+}
+
+function copyDestination(room: Room): Rpcs["copyDestination"] {
+  return async ({ keptAs, operationId }, { caller }) => {
+    const owner = { operation_id: operationId, account: caller.account, mode: caller.mode };
+    const plain = await copyInVault(room.pool, room.cipher, keptAs, owner);
+    return plain === null
+      ? refuse("not_found", "no such destination is kept")
+      : maskDestination(readDestination(plain));
   };
 }
 

@@ -87,6 +87,33 @@ export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, details:
   assert(same && kept.account === owner.account && kept.mode === owner.mode, "one operation has one party");
 }
 
+/**
+ * Copies what is kept under one id to an operation of the same account, sealed anew for its place, and answers it. A copy
+ * takes the place of an earlier one while no attempt names it; null: nothing of this account is kept under that id.
+ */
+export function copyInVault(pool: Pool, cipher: Cipher, kept_as: string, owner: Owner): Promise<Buffer | null> {
+  const { operation_id, account, mode } = owner;
+  return transact(pool, async (tx) => {
+    const { rows } = await tx.query<{ sealed: Buffer }>(
+      "select sealed from vault where operation_id = $1 and account = $2",
+      [kept_as, account],
+    );
+    const kept = rows[0];
+    if (kept === undefined) return null;
+    const plain = cipher.open(kept.sealed, place(kept_as));
+    const { rowCount } = await tx.query(
+      `insert into vault as v (operation_id, account, mode, retention, key_id, sealed)
+       values ($1, $2, $3, 'lasting', $4, $5)
+       on conflict (operation_id) do update set key_id = excluded.key_id, sealed = excluded.sealed
+        where v.account = excluded.account and v.mode = excluded.mode
+          and not exists (select from attempts a where a.operation_id = v.operation_id)`,
+      [operation_id, account, mode, cipher.keyId, cipher.seal(plain, place(operation_id))],
+    );
+    assert(rowCount === 1, "one operation has one destination once it is sent");
+    return plain;
+  });
+}
+
 /** The details of an operation; undefined where none were given. */
 export async function openVault(db: Queryable, cipher: Cipher, operation_id: string): Promise<Buffer | undefined> {
   return (await openVaults(db, cipher, [operation_id])).get(operation_id);
