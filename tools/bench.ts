@@ -3,6 +3,7 @@
 
 import { benchLedger, benchLedgerGrowth } from "./bench-ledger.ts";
 import { benchPayments } from "./bench-payments.ts";
+import { benchPayouts } from "./bench-payouts.ts";
 import { benchStart } from "./bench-start.ts";
 import { benchWebhooks } from "./bench-webhooks.ts";
 import { runCommand, Sentence } from "./sentence.ts";
@@ -13,6 +14,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   ledger: { what: "transfers per second of the ledger's engine, and by gRPC", run: benchLedger },
   "ledger-growth": { what: "whether the ledger stays as fast over 10 M transfers", run: benchLedgerGrowth },
   payments: { what: "POST /v1/payments, closed loop, 64 connections", run: benchPayments },
+  payouts: { what: "POST /v1/payouts to their success: spread, and all on one balance", run: benchPayouts },
   start: { what: "warm start of the whole house, and its memory", run: benchStart },
   webhooks: { what: "deliveries per second, event to arrival, isolation, claiming from 1 M rows", run: benchWebhooks },
 };
