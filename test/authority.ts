@@ -39,6 +39,8 @@ export async function writeAuthority(folder: string): Promise<void> {
         { type: "dns", value: "localhost" },
         { type: "ip", value: "127.0.0.1" },
         { type: "ip", value: "::1" },
+        // For a test in which all other loopback addresses are forbidden.
+        { type: "ip", value: "127.0.0.2" },
       ]),
     ],
   });

@@ -176,17 +176,19 @@ const LOCK = `${LOCK_PATIENTLY} skip locked`;
 
 /**
  * An event waits while an earlier one of its operation has not had its first attempt; one being retried is overtaken.
- * The limit is shared out in turns: every endpoint's first, then every endpoint's second, and so on.
+ * The limit is shared out in turns, beginning with the endpoints that have the fewest attempts under way: so they stay
+ * even, and with them the number of connections.
  */
 const CLAIM = `
   with ready as materialized (
-    select e.id, e.account, e.url, e.secret_sealed, e.standard_headers, e.operation_id,
-           case when e.previous_until > statement_timestamp() then e.previous_sealed end as previous_sealed,
-           greatest(1, least($2::bigint, $3::bigint - e.consecutive_failures,
-                             $6::bigint / (select count(s.id) from endpoints s where s.account = e.account))) - (
-             select count(f.no) from flights f
-              where f.endpoint_id = e.id and f.lease_until > statement_timestamp()) as room
-      from endpoints e where e.id = any($1::bigint[])),
+    select e.*, greatest(1, least($2::bigint, $3::bigint - e.consecutive_failures,
+                                  $6::bigint / (select count(s.id) from endpoints s where s.account = e.account)))
+                - e.flying as room
+      from (select o.id, o.account, o.url, o.secret_sealed, o.standard_headers, o.operation_id, o.consecutive_failures,
+                   case when o.previous_until > statement_timestamp() then o.previous_sealed end as previous_sealed,
+                   (select count(f.no) from flights f
+                     where f.endpoint_id = o.id and f.lease_until > statement_timestamp()) as flying
+              from endpoints o where o.id = any($1::bigint[])) e),
   due as materialized (
     select t.*, nextval('flight_numbers') as no from (
       select p.*, r.url, r.secret_sealed, r.previous_sealed, r.standard_headers, r.operation_id as endpoint_operation
@@ -204,7 +206,7 @@ const CLAIM = `
              order by w.due_at, w.delivery_id limit r.room) h
            order by h.turn limit r.room) p
        where r.room > 0
-       order by p.turn limit $4) t),
+       order by r.flying + p.turn limit $4) t),
   flown as (
     insert into flights (endpoint_id, delivery_id, no, lease_until)
     select endpoint_id, delivery_id, no, statement_timestamp() + $5::bigint * interval '1 millisecond' from due
