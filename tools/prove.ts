@@ -1,31 +1,53 @@
-// `npm run prove [-- --histories n --kills n]`: proofs of the ledger beyond what `npm test` has time for. As many histories
-// as one likes; mutants of the engine, each of which must be caught; kills of the ledger and of PostgreSQL under load.
+// `npm run prove [-- ledger|webhooks --histories n --kills n]`: proofs beyond what `npm test` has time for. As many random
+// histories against the plain model as one likes; mutants of the ledger's engine, each of which must be caught; kills of
+// the room, its PostgreSQL and, for webhooks, its nats-server under load.
 
 import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { MUTANTS } from "./ledger-mutants.ts";
 import { machine } from "./measure.ts";
-import { runCommand } from "./sentence.ts";
+import { runCommand, Sentence } from "./sentence.ts";
 
 const root = dirname(import.meta.dirname);
 const LEDGER = join(root, "services/ledger/src");
+const WEBHOOKS = join(root, "services/webhooks/src");
 const HOOK = join(import.meta.dirname, "ledger-mutants.ts");
 /** Enough to catch a mutant: most fall within the first hundred. */
 const HISTORIES_PER_MUTANT = 400;
 
 async function main(args: string[]): Promise<number> {
-  const options = {
-    histories: { type: "string", default: "10000" },
-    kills: { type: "string", default: "20" },
-  } as const;
-  const { values } = parseArgs({ args, options });
+  const options = { histories: { type: "string" }, kills: { type: "string", default: "20" } } as const;
+  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  const rooms = positionals.length === 0 ? ["ledger", "webhooks"] : positionals;
+  const unknown = rooms.find((room) => room !== "ledger" && room !== "webhooks");
+  if (unknown !== undefined) throw new Sentence(`There is no proof of "${unknown}": use ledger or webhooks.`);
   console.log(machine());
-  const histories = await runTest("histories.db.test.ts", { CAURI_HISTORIES: values.histories }, "inherit");
+  let proved = true;
+  for (const room of rooms) {
+    const prove = room === "ledger" ? proveLedger : proveWebhooks;
+    proved = (await prove(values.histories, values.kills)) && proved;
+  }
+  return proved ? 0 : 1;
+}
+
+async function proveLedger(count: string | undefined, kills: string): Promise<boolean> {
+  const histories = await runTest(
+    join(LEDGER, "histories.db.test.ts"),
+    { CAURI_HISTORIES: count ?? "10000" },
+    "inherit",
+  );
   const survivors = await runMutants();
-  const kills = await runTest("ledger.crash.test.ts", { CAURI_KILLS: values.kills }, "inherit");
-  console.log(`histories ${said(histories)}, mutants ${said(survivors === 0)}, kills ${said(kills)}`);
-  return histories && survivors === 0 && kills ? 0 : 1;
+  const killed = await runTest(join(LEDGER, "ledger.crash.test.ts"), { CAURI_KILLS: kills }, "inherit");
+  console.log(`ledger: histories ${said(histories)}, mutants ${said(survivors === 0)}, kills ${said(killed)}`);
+  return histories && survivors === 0 && killed;
+}
+
+async function proveWebhooks(count: string | undefined, kills: string): Promise<boolean> {
+  const histories = await runTest(join(WEBHOOKS, "rules.db.test.ts"), { CAURI_HISTORIES: count ?? "500" }, "inherit");
+  const killed = await runTest(join(WEBHOOKS, "webhooks.crash.test.ts"), { CAURI_KILLS: kills }, "inherit");
+  console.log(`webhooks: histories ${said(histories)}, kills and restarts ${said(killed)}`);
+  return histories && killed;
 }
 
 /** How many mutants lived through the histories. */
@@ -35,8 +57,8 @@ async function runMutants(): Promise<number> {
     const env = { CAURI_MUTANT: name, CAURI_HISTORIES: String(HISTORIES_PER_MUTANT), CAURI_SEED: "1" };
     // The histories find most of them; what is a matter of one instant is found by the engine's own tests.
     const passed =
-      (await runTest("histories.db.test.ts", env, "ignore", HOOK)) &&
-      (await runTest("engine.db.test.ts", env, "ignore", HOOK));
+      (await runTest(join(LEDGER, "histories.db.test.ts"), env, "ignore", HOOK)) &&
+      (await runTest(join(LEDGER, "engine.db.test.ts"), env, "ignore", HOOK));
     if (passed) survivors += 1;
     console.log(`${passed ? "ALIVE " : "caught"} ${name}`);
   }
@@ -49,7 +71,7 @@ function runTest(
   stdio: "inherit" | "ignore",
   hook?: string,
 ): Promise<boolean> {
-  const args = [...(hook === undefined ? [] : [`--import=${hook}`]), join(LEDGER, file)];
+  const args = [...(hook === undefined ? [] : [`--import=${hook}`]), file];
   return new Promise((settle, reject) => {
     const child = spawn(process.execPath, args, { cwd: root, stdio, env: { ...process.env, ...env } });
     child.on("error", reject);

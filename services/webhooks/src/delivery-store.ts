@@ -221,6 +221,8 @@ export type Rules = {
   readonly suspend_ms: number;
   /** Real time, by which endpoints are suspended. */
   readonly now: Date;
+  /** This was tried before, and nobody knows whether it was committed: what has no lease any more counts for nothing. */
+  readonly again?: boolean;
 };
 
 /**
@@ -247,7 +249,8 @@ export async function endAttempts(
   const standing = new Map<bigint, Outcome>(
     rows.map((row) => [row.id, { health: row, succeeded: false, failed: false }]),
   );
-  for (const { claimed, attempt } of ended) {
+  const counted = rules.again === true ? ended.filter(({ claimed }) => landed.has(claimed.no)) : ended;
+  for (const { claimed, attempt } of counted) {
     const outcome = standing.get(claimed.endpoint_id);
     if (outcome === undefined) continue;
     outcome.health = afterAttempt(outcome.health, attempt.delivered, rules.now, rules.suspend_ms);
@@ -258,7 +261,7 @@ export async function endAttempts(
   await Promise.all([
     writeHealth(tx, standing, rules.now),
     ...(own.length === 0 ? [] : [leaveQueue(tx, own), writeResults(tx, own, rules.ladder_s), leaveFirsts(tx, own)]),
-    logAttempts(tx, ended),
+    logAttempts(tx, counted),
   ]);
   return rows.flatMap((row) => {
     const until = standing.get(row.id)?.health.suspended_until ?? null;

@@ -4,7 +4,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { Cipher } from "@cauri/store/cipher";
 import { coalesce } from "@cauri/store/coalescer";
-import { type Pool, transact } from "@cauri/store/pool";
+import { isUnavailable, type Pool, transact } from "@cauri/store/pool";
 import { inSpan, operationTraceparent, tracing } from "@cauri/trace/span";
 import {
   type Claimed,
@@ -24,6 +24,8 @@ import { signingOf } from "./secret.ts";
 const LEASE_MARGIN_MS = 10_000;
 /** Results that share one transaction; bounds how long it holds the endpoints' locks. */
 const RESULTS_PER_BATCH = 250;
+/** The pause before results that the database did not take are written again. */
+const RESULT_RETRY_MS = 100;
 /** Endpoints that one claim looks at; the others' turn is the next one. */
 const ENDPOINTS_PER_CLAIM = 250;
 /** The whole queue is looked at so often: for retries that have become due and for what another replica left. */
@@ -187,15 +189,26 @@ async function giveBack(pool: Pool, runs: Iterable<Run>): Promise<void> {
 
 type Choice = Pick<ClaimOptions, "endpoints" | "limit" | "patient">;
 
-/** Results that end together are written together. */
+/**
+ * Results that end together are written together. While the database is away they are kept and tried again, as long as
+ * the leases last: what is not written is sent once more.
+ */
 function coalesceResults({ pool, ladder_s, suspend_ms, parallel, now, log }: SenderOptions) {
   return coalesce<Ended, void>({
     run: async (batch) => {
-      const rules = { ladder_s, suspend_ms, now: new Date(now()) };
-      const suspended = await transact(pool, (tx) => endAttempts(tx, batch, rules));
-      for (const endpoint of suspended)
-        log.info({ endpoint: String(endpoint.endpoint_id), until: endpoint.suspended_until }, "suspended");
-      return batch.map(() => undefined);
+      const until = performance.now() + LEASE_MARGIN_MS;
+      for (let again = false; ; again = true) {
+        try {
+          const rules = { ladder_s, suspend_ms, now: new Date(now()), again };
+          const suspended = await transact(pool, (tx) => endAttempts(tx, batch, rules));
+          for (const endpoint of suspended)
+            log.info({ endpoint: String(endpoint.endpoint_id), until: endpoint.suspended_until }, "suspended");
+          return batch.map(() => undefined);
+        } catch (error) {
+          if (!isUnavailable(error) || performance.now() > until) throw error;
+          await sleep(RESULT_RETRY_MS);
+        }
+      }
     },
     max_batch: RESULTS_PER_BATCH,
     max_waiting: parallel * (SLOW_FACTOR + 1),
