@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import fc from "fast-check";
 import { pgBoolArray, pgBytesArray, pgNumArray, pgTextArray, pgTimeArray } from "./arrays.ts";
-import { isUnavailable, openPool, rolledBack, snapshot, transact } from "./pool.ts";
+import { isUnavailable, openPool, type Pool, type Queryable, rolledBack, snapshot, transact } from "./pool.ts";
 import { type TestDatabase, testDatabase } from "./testing.ts";
 
 let db: TestDatabase;
@@ -208,14 +208,33 @@ test("transact: what stood behind a failed statement in its pipeline can be prep
 });
 
 test("transact: a migration that changes a prepared statement's columns is survived by every connection", async () => {
+  await surviveMigrations((pool, text, values) => transact(pool, async (tx) => (await tx.query(text, values)).rows));
+});
+
+test("open_pool: a read outside any transaction survives it too, where such reads are prepared", async () => {
+  await surviveMigrations(async (pool, text, values) => (await pool.query(text, [...values])).rows);
+});
+
+async function surviveMigrations(
+  ask: (pool: Pool, text: string, values: readonly unknown[]) => Promise<unknown[]>,
+): Promise<void> {
   const owner = openPool({ url: db.admin_url, name: "owner", max: 1 });
-  const read = () =>
-    transact(db.pool, async (tx) => (await tx.query("select * from clocks where account = $1", ["none"])).rows);
+  const pool = openPool({ url: db.url, name: "by index", by_index: true });
+  const read = () => ask(pool, "select * from clocks where account = $1", ["none"]);
   for (let i = 0; i < 3; i += 1) {
     await Promise.all(Array.from({ length: 8 }, read));
     await owner.query(`alter table store.clocks add column spare_${i} integer`);
   }
   assert.deepEqual(await Promise.all(Array.from({ length: 8 }, read)), Array(8).fill([]));
   await owner.query("alter table store.clocks drop column spare_0, drop column spare_1, drop column spare_2");
-  await owner.end();
+  await Promise.all([owner.end(), pool.end()]);
+}
+
+test("snapshot: its statements are planned for their very values, also where all others are planned once", async () => {
+  const pool = openPool({ url: db.url, name: "by index", by_index: true });
+  const mode = async (tx: Queryable) =>
+    (await tx.query<{ plan_cache_mode: string }>("show plan_cache_mode")).rows[0]?.plan_cache_mode;
+  assert.equal(await snapshot(pool, mode), "force_custom_plan");
+  assert.equal(await transact(pool, mode), "force_generic_plan");
+  await pool.end();
 });

@@ -30,7 +30,7 @@ import { openWithdrawalLedger } from "./withdrawal-ledger.ts";
 
 await runService("payouts", async ({ settings, log, atDrain, atReady }) => {
   const url = settings.CAURI_PAYOUTS_DATABASE_URL;
-  const pool = openPool({ url, name: "payouts", max: settings.CAURI_DATABASE_POOL, log });
+  const pool = openPool({ url, name: "payouts", max: settings.CAURI_DATABASE_POOL, by_index: true, log });
   atDrain("pool", () => pool.end());
   watchPool("payouts", pool);
   atReady("database", () => pool.query("select from payouts limit 1").then(() => null));
