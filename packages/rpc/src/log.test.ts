@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeError, logger } from "./log.ts";
+import { describeError, gathering, logger } from "./log.ts";
 
 function lines() {
   const written: string[] = [];
@@ -13,6 +13,27 @@ test("log: one JSON object a line, with its room and time", () => {
   const line = JSON.parse(written[0] ?? "");
   assert.deepEqual([line.level, line.room, line.request, line.msg], ["info", "test", "req-1", "rpc"]);
   assert.match(line.time, /^\d{4}-.*Z$/);
+});
+
+test("log: usual lines gather, a loud one takes them all out at once", () => {
+  const out: string[] = [];
+  let held: string[] = [];
+  const sink = {
+    write: (line: string) => held.push(line) > 0,
+    flushSync: () => {
+      out.push(...held);
+      held = [];
+    },
+  };
+  const log = logger("test", "info", gathering(sink));
+  log.info("one");
+  log.info("two");
+  assert.deepEqual(out, []);
+  log.warn("three");
+  assert.deepEqual(
+    out.map((line) => JSON.parse(line).msg),
+    ["one", "two", "three"],
+  );
 });
 
 test("log: what may not be written is cut out, also one level down", () => {
