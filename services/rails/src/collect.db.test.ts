@@ -7,11 +7,11 @@ import { systemClock } from "@cauri/money/clock";
 import { transact } from "@cauri/store/pool";
 import { askFor, pollDue } from "./ask.ts";
 import type { RailAnswer } from "./attempt.ts";
-import { openAttempt, startSending } from "./attempt-store.ts";
+import { openAttempt, readAttempt, startSending } from "./attempt-store.ts";
 import { collect } from "./collect.ts";
 import type { Charge, Connector } from "./connector.ts";
 import { recordTold } from "./record.ts";
-import { collectFrom, newsOf, openRails, orderOf, phoneOf, type TestRails } from "./testing.ts";
+import { collectFrom, newsOf, openRails, orderOf, phoneOf, type TestRails, until } from "./testing.ts";
 
 let rails: TestRails;
 
@@ -61,7 +61,7 @@ test("collect: 64 racing over 4 processes send once and all hear the same", asyn
   const results = await Promise.all(runs);
   assert.equal(sent.length, 1);
   assert.deepEqual(new Set(results.map(({ attempt }) => attempt.state)), new Set(["pending"]));
-  assert.equal((await newsOf(rails.pool, order.operation_id)).length, 1);
+  assert.deepEqual(await newsOf(rails.pool, order.operation_id), [], "each caller has heard it");
 });
 
 test("collect: 64 racing on the simulator book one charge", async () => {
@@ -211,10 +211,25 @@ test("collect: a success over another amount is told once and moves nothing", as
   const news = await newsOf(rails.pool, order.operation_id);
   assert.deepEqual(
     news.map(({ event, railAmountMinor }) => [event, railAmountMinor]),
-    [
-      ["collection.pending", undefined],
-      ["collection.success", 1400n],
-    ],
+    [["collection.success", 1400n]],
+  );
+});
+
+test("collect: that a rail has accepted is news only to whoever did not wait for its answer", async () => {
+  const { promise: late, resolve: answer } = Promise.withResolvers<RailAnswer>();
+  const { connector } = scripted("slow", ["first"], { collect: () => late, ask: { outcome: "unknown" } });
+  const { house } = rails.open({ connectors: [connector] });
+  const order = orderOf({ rails: ["first"] });
+  const run = collectFrom(house, order);
+  await until("the call is out", async () => (await readAttempt(rails.pool, order.operation_id))?.state === "sending");
+  // Another process finds the lease run out and takes over: the answer is that runner's no longer.
+  await rails.pool.query("update attempts set lease_no = lease_no + 1 where operation_id = $1", [order.operation_id]);
+  answer(accepted);
+  assert.equal((await run).attempt.state, "pending");
+  const news = await newsOf(rails.pool, order.operation_id);
+  assert.deepEqual(
+    news.map(({ event, version }) => [event, version]),
+    [["collection.pending", 1n]],
   );
 });
 

@@ -1,5 +1,5 @@
-// The news of this room, `cauri.rails.collection.{pending,success,failed,cancelled}`: put into the outbox of the
-// transaction that moved the attempt.
+// The news of this room, `cauri.rails.collection.{pending,success,failed,cancelled}` and those of what goes out: put into
+// the outbox of the transaction that moved the attempt.
 
 import type { FailureCode } from "@cauri/money/failure";
 import { deriveId } from "@cauri/money/ids";

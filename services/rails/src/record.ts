@@ -132,7 +132,9 @@ function decide(attempt: Attempt, { answer, source, lease_no }: Said): Decided {
     poll_in_s: pollIn_s(attempt, state),
     ends_lease: lease_no,
   };
-  if (step?.event == null) return { is_kept, to_state, changes, news: null };
+  // Whoever sent hears "accepted" as the answer to his call; one who misses it has not ended his run, and asks again.
+  const is_heard = source === "call" && answer.outcome === "pending" && lease_no === attempt.lease_no;
+  if (step?.event == null || is_heard) return { is_kept, to_state, changes, news: null };
   const news: News = {
     event: step.event,
     status: step.odd ? "success" : state,

@@ -54,8 +54,8 @@ for (const digits of ["00", "09", "99", "58"]) {
     const { order, attempt } = await run(digits);
     assert.equal(attempt.state, "pending");
     assert.equal(attempt.version, 1n);
-    await settle(order, ["pending", "success"]);
-    const [, news] = await newsOf(rails.pool, order.operation_id);
+    await settle(order, ["success"]);
+    const [news] = await newsOf(rails.pool, order.operation_id);
     assert.equal(news?.version, 2n);
     assert.equal(news?.railAmountMinor, 1500n);
     assert.equal(news?.railCurrency, "XOF");
@@ -95,10 +95,10 @@ test("collect 04: pending for ever; once its time is over the rail says expired"
   assert.equal(asked?.answer?.outcome, "pending");
   await moveClock(rails.pool, order.account, 3_000_000);
   assert.equal(await pollDue(room.house, order.account), 1);
-  assert.deepEqual(await eventsOf(order), ["pending", "failed"]);
-  assert.equal((await newsOf(rails.pool, order.operation_id))[1]?.failureCode, "expired");
+  assert.deepEqual(await eventsOf(order), ["failed"]);
+  assert.equal((await newsOf(rails.pool, order.operation_id))[0]?.failureCode, "expired");
   assert.equal(await room.simulator.advance(order.reference, "success", "collection"), true, "late money is driven");
-  assert.deepEqual(await eventsOf(order), ["pending", "failed", "success"]);
+  assert.deepEqual(await eventsOf(order), ["failed", "success"]);
 });
 
 test("collect 05: the call is refused, its repetition is taken", async () => {
@@ -107,7 +107,7 @@ test("collect 05: the call is refused, its repetition is taken", async () => {
   assert.equal(attempt.state, "ready");
   const again = await collectFrom(room.house, order);
   assert.equal(again.attempt.state, "pending");
-  await settle(order, ["pending", "success"]);
+  await settle(order, ["success"]);
 });
 
 test("collect 06: unknown, found by asking, without any callback", async () => {
@@ -124,7 +124,7 @@ test("collect 06: unknown, found by asking, without any callback", async () => {
 
 test("collect 07: the callback comes twice, the news once", async () => {
   const { order } = await run("07");
-  await settle(order, ["pending", "success"]);
+  await settle(order, ["success"]);
   assert.equal(await callbacksFor(order), 2);
   const { rows } = await rails.pool.query("select times_received from callbacks where reference = $1", [
     order.reference,
@@ -137,7 +137,7 @@ test("collect 08: success after 60 s of the test clock, not before", async () =>
   await moveClock(rails.pool, order.account, 58_000);
   assert.equal(await room.simulator.deliverDue(order.account), 0);
   await moveClock(rails.pool, order.account, 2_000);
-  await settle(order, ["pending", "success"]);
+  await settle(order, ["success"]);
 });
 
 test("collect 10: failed, then the late success arrives", async () => {
@@ -178,7 +178,7 @@ test("collect: live mode is 00 whatever the phone, and without one", async () =>
     assert.equal(attempt.state, "pending");
     await until("paid", async () => {
       await room.simulator.deliverDue(null);
-      return (await eventsOf(order)).join() === "pending,success";
+      return (await eventsOf(order)).join() === "success";
     });
   }
 });
@@ -222,10 +222,10 @@ for (const [decision, state, next_url, event] of [
     const decided = await room.simulator.decide(token, decision);
     assert.equal(decided?.state, state);
     assert.equal(decided?.next_url, next_url);
-    assert.deepEqual(await eventsOf(order), ["pending", event], "told before the payer is sent on");
+    assert.deepEqual(await eventsOf(order), [event], "told before the payer is sent on");
     const again = await room.simulator.decide(token, "approve");
     assert.equal(again?.state, state, "a decision stands");
-    assert.deepEqual(await eventsOf(order), ["pending", event]);
+    assert.deepEqual(await eventsOf(order), [event]);
   });
 }
 
@@ -233,7 +233,7 @@ test("page: what has run out decides nothing; an unknown token has no page", asy
   const { order, token } = await openPage({ expires_at: new Date(systemClock() + 300_000) });
   await moveClock(rails.pool, order.account, 301_000);
   assert.equal((await room.simulator.decide(token, "approve"))?.state, "expired");
-  assert.deepEqual(await eventsOf(order), ["pending"]);
+  assert.deepEqual(await eventsOf(order), []);
   assert.equal(await room.simulator.page("nothing"), null);
   assert.equal(await room.simulator.page("a\0b"), null);
 });
@@ -241,13 +241,13 @@ test("page: what has run out decides nothing; an unknown token has no page", asy
 test("advance: drives what is open, and takes the place of what was scheduled", async () => {
   const { order } = await run("08");
   assert.equal(await room.simulator.advance(order.reference, "failed", "collection"), true);
-  assert.deepEqual(await eventsOf(order), ["pending", "failed"]);
+  assert.deepEqual(await eventsOf(order), ["failed"]);
   await moveClock(rails.pool, order.account, 120_000);
   assert.equal(await room.simulator.deliverDue(order.account), 0, "the scheduled success is forgotten");
   assert.equal(await room.simulator.advance(order.reference, "failed", "collection"), false, "no such arrow");
   assert.equal(await room.simulator.advance(order.reference, "success", "collection"), true);
   assert.equal(await room.simulator.advance(order.reference, "success", "collection"), false);
-  assert.deepEqual(await eventsOf(order), ["pending", "failed", "success"]);
+  assert.deepEqual(await eventsOf(order), ["failed", "success"]);
   assert.equal(await room.simulator.advance("PAY-TEST00000000", "success", "collection"), false);
 });
 
@@ -257,7 +257,7 @@ test("callback: a gateway that is down gets it later; what is given up is found 
   try {
     await moveClock(rails.pool, order.account, 1_000);
     assert.equal(await room.simulator.deliverDue(order.account), 1);
-    assert.deepEqual(await eventsOf(order), ["pending"]);
+    assert.deepEqual(await eventsOf(order), []);
     assert.equal(await room.simulator.deliverDue(order.account), 0, "not before its pause is over");
     for (let tries = 0; tries < 5; tries += 1) {
       await rails.pool.query("update simulator_events set try_at = now() where reference = $1", [order.reference]);
@@ -270,5 +270,5 @@ test("callback: a gateway that is down gets it later; what is given up is found 
   }
   await moveClock(rails.pool, order.account, 10_000);
   assert.equal(await pollDue(room.house, order.account), 1);
-  assert.deepEqual(await eventsOf(order), ["pending", "success"]);
+  assert.deepEqual(await eventsOf(order), ["success"]);
 });
