@@ -1,6 +1,7 @@
 // From the outbox to JetStream. One relay per service publishes at a time; it is woken after each commit of this
 // process and looks every 50 ms for those of other replicas. Nothing is marked as sent before its acknowledgement.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { systemClock } from "@cauri/money/clock";
 import type { Log } from "@cauri/rpc/log";
 import { gauge, observeBatch } from "@cauri/rpc/metrics";
@@ -19,6 +20,8 @@ const NATS = { "messaging.system": "nats", "messaging.operation.type": "send" };
 const EVERY_MS = 50;
 /** One round: their acknowledgements are awaited together, and one update marks them. */
 const BATCH = 500;
+/** From round to round at least so long: what comes meanwhile shares the next one's statements and commit. */
+const PACE_MS = 10;
 const PUBLISH_TIMEOUT_MS = 5_000;
 /** A replica that is not the relay asks this often whether it may become it. */
 const CANDIDATE_MS = 1_000;
@@ -57,6 +60,7 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
   let leader: Leadership | null = null;
   let reconciled = 0;
   let asked_at = 0;
+  let published_at = Number.NEGATIVE_INFINITY;
   const sent = new Map<string, number>();
 
   const round = async (): Promise<boolean> => {
@@ -86,8 +90,11 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
       await reconcile(events, db);
       reconciled = epoch;
     }
+    const early_ms = PACE_MS - (performance.now() - published_at);
+    if (early_ms > 0) await sleep(early_ms);
     const unsent = await unsentEvents(db, BATCH);
     if (unsent.length === 0) return false;
+    published_at = performance.now();
     observeBatch("relay", unsent.length);
     for (const { account } of unsent) sent.set(account, (sent.get(account) ?? 0) + 1);
     await publishAll(events, db, unsent);

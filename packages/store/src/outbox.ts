@@ -81,7 +81,10 @@ export async function unsentEvents(db: Queryable, limit: number): Promise<Unsent
   return rows;
 }
 
-/** Marks what JetStream has acknowledged, each with its sequence number in the stream. */
+/**
+ * Marks what JetStream has acknowledged, each with its sequence number in the stream. That it is unsent is said in other
+ * words than the index of what is unsent, which would be walked through as a whole: by its id alone it is found at once.
+ */
 export async function markSent(
   db: Queryable,
   sent: readonly { readonly event_id: string; readonly stream_seq: bigint }[],
@@ -90,7 +93,7 @@ export async function markSent(
   await db.query(
     `update outbox o set sent_at = clock_timestamp(), stream_seq = s.stream_seq
        from unnest($1::text[], $2::bigint[]) as s (event_id, stream_seq)
-      where o.event_id = s.event_id and o.sent_at is null`,
+      where o.event_id = s.event_id and coalesce(o.sent_at, 'infinity') = 'infinity'`,
     [pgTextArray(sent.map((row) => row.event_id)), pgNumArray(sent.map((row) => row.stream_seq))],
   );
 }

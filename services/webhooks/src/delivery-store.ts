@@ -307,11 +307,19 @@ async function writeHealth(tx: Tx, standing: ReadonlyMap<bigint, Outcome>, now: 
   );
 }
 
+/**
+ * Each row is looked up by its key: whatever the planner believes of a table that is filled and emptied all the time, it
+ * has no other way than this (a limit of one bounds nothing). Joined with the array, all that waits was read for a batch.
+ */
 async function leaveQueue(tx: Tx, ended: readonly Ended[]): Promise<void> {
   await tx.query(
-    `delete from queue q using unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[])
-        as r (endpoint_id, mode, due_at, id)
-      where q.endpoint_id = r.endpoint_id and q.mode = r.mode and q.due_at = r.due_at and q.delivery_id = r.id`,
+    `delete from queue where ctid = any (array(
+       select f.ctid
+         from unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[]) as r (endpoint_id, mode, due_at, id)
+        cross join lateral (
+          select q.ctid from queue q
+           where q.endpoint_id = r.endpoint_id and q.mode = r.mode and q.due_at = r.due_at and q.delivery_id = r.id
+           limit 1) f))`,
     [
       pgNumArray(ended.map(({ claimed }) => claimed.endpoint_id)),
       pgTextArray(ended.map(({ claimed }) => claimed.mode)),
@@ -325,10 +333,13 @@ async function leaveQueue(tx: Tx, ended: readonly Ended[]): Promise<void> {
 async function leaveFirsts(tx: Tx, ended: readonly Ended[]): Promise<void> {
   const first = ended.filter(({ claimed }) => claimed.attempts === 0).map(({ claimed }) => claimed);
   await tx.query(
-    `delete from firsts f using unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
-        as r (endpoint_id, operation_id, version, id)
-      where f.endpoint_id = r.endpoint_id and f.operation_id = r.operation_id and f.version = r.version
-        and f.delivery_id = r.id`,
+    `delete from firsts where ctid = any (array(
+       select f.ctid
+         from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[]) as r (endpoint_id, operation_id, version, id)
+        cross join lateral (
+          select w.ctid from firsts w
+           where w.endpoint_id = r.endpoint_id and w.operation_id = r.operation_id and w.version = r.version
+             and w.delivery_id = r.id limit 1) f))`,
     [
       pgNumArray(first.map(({ endpoint_id }) => endpoint_id)),
       pgTextArray(first.map(({ about }) => about)),
