@@ -159,7 +159,10 @@ test("create_payment: a stalled runner is overtaken, finds its lease gone and ch
     caller.operation,
   ]);
   const retry = createPayment(room.rooms, requestOf(), { ...callerOf(), idempotency_key: "stalled" });
-  await new Promise((next) => setTimeout(next, 50));
+  const overtaken = "select from claims where operation_id = $1 and lease_no = 2";
+  while ((await room.db.pool.query(overtaken, [caller.operation])).rowCount === 0) {
+    await new Promise((next) => setTimeout(next, 5));
+  }
   gate.resolve();
   const answers = await Promise.all([stalled, retry]);
   const created = answers.filter((answer) => !isRefusal(answer));
