@@ -82,6 +82,15 @@ test("follow_listener: an outage is told once, and its end too, however often it
   assert.equal(openings.at(-1)?.after, "2");
 });
 
+test("follow_listener: an event that the house tells again at another place is told once", async () => {
+  const { open, openings } = house(
+    [opened("s", "1"), notice("a", "2"), notice("b", "3"), new ConnectError("cut", Code.Aborted)],
+    [opened("s", "3"), notice("a", "7"), notice("c", "8"), notice("b", "9"), "end"],
+  );
+  assert.deepEqual((await heardOf(open)).said, ["opened s", "a", "b", "lost", "opened s", "c"]);
+  assert.equal(openings.at(-1)?.after, "9");
+});
+
 test("follow_listener: a line that stays silent is given up; silence of whoever reads is no silence of the line", async () => {
   const { open, openings } = house([opened("s", "1"), "silence"], [opened("s", "1"), notice("a", "2"), "end"]);
   const { said } = await heardOf(open);

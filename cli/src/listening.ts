@@ -11,6 +11,12 @@ const SILENCE_MS = 45_000;
 /** Between streams: at first as short as a restart of one gateway behind a balancer, then patient. */
 const PAUSE_MS = { first: 250, most: 5_000 } as const;
 
+/**
+ * Event ids that are remembered: a NATS that lost its store is given its events again, up to 48 hours of them, and they come
+ * at a new place. More than a developer makes in that time; about a megabyte.
+ */
+const MEMORY = 10_000;
+
 /** What is asked for, over all streams. */
 export type Wanted = {
   readonly secret: string | undefined;
@@ -54,6 +60,7 @@ export async function* followListener(
   let after: string | undefined;
   let stands = false;
   let failures = 0;
+  const isNew = createMemory(MEMORY);
   while (!signal.aborted) {
     const opening: Opening = {
       events: [...wanted.events],
@@ -72,7 +79,7 @@ export async function* followListener(
           if (is_news) yield { kind: "opened", secret };
         } else if (message.case === "notice") {
           after = message.value.cursor;
-          yield { kind: "notice", notice: message.value };
+          if (isNew(message.value.eventId)) yield { kind: "notice", notice: message.value };
         } else if (message.case === "skipped") {
           yield { kind: "skipped" };
         }
@@ -109,6 +116,18 @@ async function* unlessSilent(
   } finally {
     silent.abort();
   }
+}
+
+/** Tells what it was not asked before; the oldest is forgotten first. */
+function createMemory(most: number): (id: string) => boolean {
+  const known = new Set<string>();
+  return (id) => {
+    if (known.has(id)) return false;
+    known.add(id);
+    const [oldest] = known.size > most ? known : [];
+    if (oldest !== undefined) known.delete(oldest);
+    return true;
+  };
 }
 
 /** How long the house asks to be left alone. */

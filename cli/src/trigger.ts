@@ -82,9 +82,10 @@ export function triggerCommand(): Command {
 }
 
 const HELP = `
-Payments need a key that may collect and read; refunds one of scope can_refund too, and collect their payment first; payouts one of scope can_payout too, and collect their money first where the
-balance is too low. payout.cancelled is an operator's act: it takes the operators' door as well (--url and --token, or a
-local house). payment.test goes to registered endpoints alone, every other event to \`cauri listen\` too.`;
+Payments need a key that may collect and read. Refunds need can_refund too, and collect their payment first; payouts need
+can_payout, and collect their money first where the balance is too low. payout.cancelled is an operator's act: it takes the
+operators' door as well (--url and --token, or a local house). payment.test goes to registered endpoints alone, every other
+event to \`cauri listen\` too.`;
 
 async function collect(kitchen: Kitchen, row: string, wanted: PaymentStatus): Promise<Shown> {
   const payments = kitchen.api(PaymentService);

@@ -4,6 +4,7 @@
 import { ReferenceService } from "@cauri/proto/es/cauri/accounts/v1/reference_pb";
 import { type RefusalDetail, RefusalDetailSchema } from "@cauri/proto/es/cauri/api/v1/reason_pb";
 import { PaymentService } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
+import { RefundService } from "@cauri/proto/es/cauri/collections/v1/refunds_pb";
 import { PayoutService } from "@cauri/proto/es/cauri/payouts/v1/payouts_pb";
 import { ListenService } from "@cauri/proto/es/cauri/webhooks/v1/listen_pb";
 import { WebhookService } from "@cauri/proto/es/cauri/webhooks/v1/webhooks_pb";
@@ -39,6 +40,7 @@ export function createCauri(settings: Settings) {
   const transport = createTransport(settings);
   return {
     payments: createClient(PaymentService, transport),
+    refunds: createClient(RefundService, transport),
     payouts: createClient(PayoutService, transport),
     reference: createClient(ReferenceService, transport),
     webhooks: createClient(WebhookService, transport),
