@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { balance, type Merchant, merchant, paymentBody, paymentIs } from "./house.ts";
+import { creations, equipped } from "./one-of-each.ts";
+import { startReceiver } from "./receiver.ts";
 
 let at: Merchant;
 before(async () => {
@@ -31,6 +33,55 @@ test("other payload: 409 concurrent_request, nothing created", async () => {
   assert.equal(second.headers.get("retry-after"), null);
   assert.equal(first.status, 201);
 });
+
+test("every creation that takes a key: sixteen at once make one, then replays, another payload is refused", async (t) => {
+  const [shop, to, receiver] = await Promise.all([equipped("Every"), merchant("To"), startReceiver()]);
+  t.after(() => receiver.close());
+  const { paths } = (await shop.test.get("/v1/openapi.json")).body;
+  const keyed = Object.keys(paths).filter((path) =>
+    JSON.stringify(paths[path].post?.parameters ?? []).includes("IdempotencyKey"),
+  );
+  const made: { [path: string]: string } = {};
+  const bodies = creations(to.account_id, receiver.url);
+  for (const path of [...Object.keys(bodies), ...keyed].filter((one, at, all) => all.indexOf(one) === at)) {
+    if (!keyed.includes(path)) continue;
+    const body = bodies[path]?.(made);
+    assert.ok(body !== undefined, `POST ${path}: give it a body in one-of-each.ts`);
+    const answers = await Promise.all(Array.from({ length: 16 }, () => shop.test.post(path, body, key("every"))));
+    const created = answers.filter(({ status }) => status === 201);
+    const first = created.find(({ headers }) => headers.get("idempotent-replayed") === null);
+    assert.ok(first !== undefined, `POST ${path}: ${answers[0]?.text}`);
+    made[path] = first.body.id;
+    const replay_status = path === "/v1/payout-requests" ? 200 : 201;
+    for (const answer of answers.filter((one) => one !== first)) {
+      if (answer.headers.get("idempotent-replayed") === "true") {
+        assert.deepEqual([answer.status, answer.body.id], [replay_status, first.body.id], path);
+      } else {
+        const told = [answer.status, answer.body.error.code, answer.headers.get("retry-after")];
+        assert.deepEqual(told, [409, "concurrent_request", "1"], `POST ${path}: ${answer.text}`);
+      }
+    }
+    const again = await shop.test.post(path, { ...body, unknown: true }, key("every"));
+    assert.deepEqual([again.status, again.headers.get("idempotent-replayed")], [replay_status, "true"], path);
+    assert.deepEqual(lasting(again.body), lasting(first.body), `POST ${path}`);
+    const other = await shop.test.post(path, { ...body, ...changed(body) }, key("every"));
+    const told = [other.status, other.body.error?.code, other.headers.get("retry-after")];
+    assert.deepEqual(told, [409, "concurrent_request", null], `POST ${path}: ${other.text}`);
+    const list = (await shop.test.get(path)).body;
+    assert.equal(list.total, 1, `POST ${path}`);
+  }
+});
+
+/** The same creation with another payload: an endpoint moves no money. */
+function changed(body: object): object {
+  return "amount_minor" in body ? { amount_minor: 1_001 } : { description: "another" };
+}
+
+/** What of an operation stays: its state goes on meanwhile, which a replay shows. */
+function lasting(body: object): object {
+  const { status: _, updated_at: __, completed_at: ___, ...rest } = body as Record<string, unknown>;
+  return rest;
+}
 
 test("refused: not remembered, the key may carry a corrected request", async () => {
   const bad = await at.test.post("/v1/payments", paymentBody("01", { amount_minor: 1 }), key("refused-1"));

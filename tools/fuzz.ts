@@ -6,17 +6,8 @@ import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import fc from "fast-check";
-import {
-  type Api,
-  call,
-  fund,
-  handles,
-  type Merchant,
-  merchant,
-  operate,
-  paymentBody,
-  payoutBody,
-} from "../test/house.ts";
+import { type Api, call, fund, handles, type Merchant, merchant } from "../test/house.ts";
+import { creations, equipped } from "../test/one-of-each.ts";
 import { startReceiver } from "../test/receiver.ts";
 import { type Known, type Node, type Operation, operationsOf, type Request, requestsOf } from "./fuzz-requests.ts";
 import { type Answer, type Judge, judges } from "./fuzz-verdict.ts";
@@ -44,7 +35,7 @@ async function main(args: readonly string[]): Promise<number> {
   const house = await beginTestRun("fuzz", ENVIRONMENT);
   try {
     const receiver = await startReceiver();
-    const from = await merchant("Fuzz");
+    const from = await equipped("Fuzz");
     const merchant_api = from.test;
     const known = await firstThings(from, receiver.url);
     const failures = (await fuzzAll(merchant_api, known, runs, seed)) + schemathesis(merchant_api.key, seed);
@@ -58,30 +49,18 @@ async function main(args: readonly string[]): Promise<number> {
 /** Something to find, money to move and somebody to move it to, so that requests are fuzzed beyond 403, 404 and 422. */
 async function firstThings({ account_id, test: api }: Merchant, url: string): Promise<Known> {
   const to = await merchant("Fuzzed");
-  const everything = {
-    is_live: true,
-    options: [{ name: "internal_transfers", on: true }],
-    products: ["instant_payment", "tontine"].map((name) => ({ name, on: true })),
-  };
-  await operate("cauri.accounts.v1.AccountService/SetAccount", { account_id, ...everything });
   for (const platform_id of ["plt_mtn_ci", "plt_orange_ci", "plt_wave_sn"]) await fund(account_id, FUNDS, platform_id);
-  const place = { amount_minor: 100, asset_id: "ast_xof" };
-  const ends = { from_platform_id: "plt_mtn_ci", to_platform_id: "plt_orange_ci" };
-  const bodies = {
-    payments: paymentBody("01"),
-    // By the name that the payment before it is given.
-    refunds: { payment_id: "first", amount_minor: 100 },
-    payouts: payoutBody("01"),
-    transfers: { ...place, platform_id: "plt_mtn_ci", destination_account_id: to.account_id },
-    rebalances: { ...place, ...ends },
-    webhooks: { url },
-  };
+  const described = (await api.get("/v1/openapi.json")).body.paths;
+  const made: { [path: string]: string } = {};
   const ids: { [collection: string]: string[] } = {};
-  for (const [collection, body] of Object.entries(bodies)) {
-    const named = collection === "webhooks" ? body : { ...body, client_ref: "first" };
-    const made = await api.post(`/v1/${collection}`, named);
-    if (made.status !== 201) throw new Error(`POST /v1/${collection} answered ${made.status} ${made.text}`);
-    ids[collection] = [String(made.body.id), made.body.reference, made.body.client_ref].filter(Boolean);
+  for (const [path, bodyOf] of Object.entries(creations(to.account_id, url))) {
+    if (!Object.hasOwn(described, path)) continue;
+    const named = path === "/v1/webhooks" ? {} : { client_ref: "first" };
+    const answer = await api.post(path, { ...bodyOf(made), ...named });
+    if (answer.status !== 201) throw new Error(`POST ${path} answered ${answer.status} ${answer.text}`);
+    const { id, reference, client_ref } = answer.body;
+    made[path] = id;
+    ids[path.split("/")[2] ?? ""] = [String(id), reference, client_ref].filter(Boolean);
   }
   return { ids, fields: { destination_account_id: [to.account_id], payment_id: ids["payments"] ?? [] } };
 }

@@ -2,9 +2,11 @@
 
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
+import { systemClock } from "@cauri/money/clock";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import { PaymentStatus } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import { AttemptOutcome } from "@cauri/proto/ts/cauri/rails/v1/rails";
+import { forgetKeys } from "@cauri/store/claims";
 import { setOffset } from "@cauri/store/clock";
 import { transact } from "@cauri/store/pool";
 import { reread } from "./apply.ts";
@@ -95,6 +97,25 @@ test("create_payment: replay answers the current state, another payload is refus
   assert.ok(!isRefusal(repeated) && repeated.outcome === "created", "the gateway's own repeat is no replay");
   const other = await refusalOf({ amountMinor: 500n }, { idempotency_key: "replay" });
   assert.deepEqual([other.refused, other.retry_after_s], ["concurrent_request", undefined]);
+});
+
+test("create_payment: a day later the key is forgotten, and the client_ref still protects", async () => {
+  const named = { idempotency_key: "a day with a name" };
+  const nameless = { idempotency_key: "a day without" };
+  const { id } = await room.create({ clientRef: "a-day" }, named);
+  const first = await room.create({}, nameless);
+  const hour = (hours: number) => new Date(systemClock() - hours * HOUR_MS);
+  await room.db.pool.query("update claims set created_at = $1 where operation_id in ($2, $3)", [
+    hour(24),
+    id,
+    first.id,
+  ]);
+  assert.equal(await forgetKeys(room.db.pool, hour(25)), 0, "not a moment sooner");
+  assert.equal((await room.create({}, nameless)).id, first.id);
+  await forgetKeys(room.db.pool, hour(23));
+  assert.notEqual((await room.create({}, nameless)).id, first.id);
+  assert.equal((await refusalOf({ clientRef: "a-day" }, named)).refused, "already_exists");
+  assert.notEqual((await room.create({}, named)).id, id, "the key itself is free");
 });
 
 test("create_payment: 64 at once with one key create one payment", async () => {
