@@ -2,13 +2,14 @@
 // `success`, so its funds were reserved, sent, called back and captured. First spread over many merchants, then all on
 // one balance of one merchant.
 
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { fund, handles, type Merchant, payoutBody } from "../test/house.ts";
 import { startReceiver } from "../test/receiver.ts";
 import { drive, openKeys, openMerchants, printCpu, printSamples, RATE_LIMIT } from "./bench-load.ts";
 import { cpuOf, machine } from "./measure.ts";
-import { analyse } from "./profile.ts";
+import { analyse, printProfiles, printStatements, resetStatements } from "./profile.ts";
 import { Sentence } from "./sentence.ts";
 import { beginTestRun } from "./test-run.ts";
 
@@ -20,12 +21,20 @@ const SETTLE_S = 3;
 const GIVE_UP_MS = 60_000;
 const LOOK_MS = 20;
 
-type Load = { readonly connections: number; readonly seconds: number; readonly warm_up: number };
+type Load = {
+  readonly connections: number;
+  readonly seconds: number;
+  readonly warm_up: number;
+  /** Folder for the CPU profiles of every process; empty: none are taken. */
+  readonly profile: string;
+};
 
 export async function benchPayouts(args: readonly string[]): Promise<void> {
   const load = readLoad(args);
   console.log(`machine  ${machine()}`);
-  const run = await beginTestRun("bench", { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_SIM_DELAY_MS: "1000" });
+  const profile = load.profile === "" ? {} : { CAURI_PROFILE: load.profile };
+  const settings = { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_SIM_DELAY_MS: "1000", ...profile };
+  const run = await beginTestRun("bench", settings);
   const db = new pg.Client({ connectionString: handles().database_url, options: "-c search_path=payouts" });
   try {
     await db.connect();
@@ -45,6 +54,7 @@ export async function benchPayouts(args: readonly string[]): Promise<void> {
     await db.end();
     await run.end();
   }
+  if (load.profile !== "") printProfiles(load.profile);
 }
 
 /** Payouts that reached `success` a second, from the first call to the last one's end. */
@@ -57,6 +67,7 @@ async function measure(
 ): Promise<number> {
   const keys = await openKeys(merchants, load.connections);
   const watched = { ...handles().processes, supervisor, "(this client)": process.pid };
+  if (load.profile !== "") await resetStatements(handles().database_url);
   const paid_before = await paid(db);
   const cpu = cpuOf(watched);
   const began = performance.now();
@@ -75,6 +86,7 @@ async function measure(
   const rate = done / ended;
   console.log(`end to end  ${done} paid in ${ended.toFixed(1)} s: ${rate.toFixed(1)} payouts/s`);
   printCpu(cpu, used, samples.length, ended);
+  if (load.profile !== "") await printStatements(handles().database_url, samples.length);
   return rate;
 }
 
@@ -109,6 +121,7 @@ function readLoad(args: readonly string[]): Load {
       connections: { type: "string", default: "64" },
       seconds: { type: "string", default: "20" },
       "warm-up": { type: "string", default: "25" },
+      profile: { type: "string", default: "" },
     },
   });
   const number = (name: "connections" | "seconds" | "warm-up") => {
@@ -116,5 +129,6 @@ function readLoad(args: readonly string[]): Load {
     if (!Number.isInteger(value) || value < 1) throw new Sentence(`--${name} must be a whole number from 1.`);
     return value;
   };
-  return { connections: number("connections"), seconds: number("seconds"), warm_up: number("warm-up") };
+  const profile = values.profile === "" ? "" : resolve(values.profile);
+  return { connections: number("connections"), seconds: number("seconds"), warm_up: number("warm-up"), profile };
 }

@@ -490,4 +490,13 @@ export const SETTINGS = {
     readers: ["tools"],
     doc: "How many processes the crash tests kill.",
   },
+  CAURI_PHASES: {
+    kind: "number",
+    unit: "kills",
+    min: 1,
+    max: 10_000,
+    default: "8",
+    readers: ["tools"],
+    doc: "How many phases of operations the crash tests kill a process in.",
+  },
 } as const satisfies { readonly [name: string]: Setting };
