@@ -3,6 +3,7 @@
 // the room, its PostgreSQL and, for webhooks, its nats-server under load.
 
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { MUTANTS } from "./ledger-mutants.ts";
@@ -52,6 +53,11 @@ async function proveWebhooks(count: string | undefined, kills: string): Promise<
 
 /** How many mutants lived through the histories. */
 async function runMutants(): Promise<number> {
+  // One that changes nothing, or that no longer loads, would seem to be caught.
+  for (const { name, file, from } of MUTANTS) {
+    if (!readFileSync(join(LEDGER, file), "utf8").includes(from))
+      throw new Sentence(`The mutant fits no more: ${name}`);
+  }
   let survivors = 0;
   for (const { name } of MUTANTS) {
     const env = { CAURI_MUTANT: name, CAURI_HISTORIES: String(HISTORIES_PER_MUTANT), CAURI_SEED: "1" };

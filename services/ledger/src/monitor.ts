@@ -26,9 +26,11 @@ import { type LaneRow, preferIndexes, readLane, readLanes, summarizePast } from 
 const NEW_EVERY_MS = 10_000;
 /** Asks whether the full check is due; one of all replicas does it. */
 const FULL_EVERY_MS = 300_000;
-/** Rows read at a time: at most some ten milliseconds between two chances of a caller's batch. */
-const STRETCH_ROWS = 500;
+/** Rows read at a time: at most some milliseconds between two chances of a caller's batch. */
+const STRETCH_ROWS = 200;
 const CHUNK_ROWS = 10_000;
+/** Each loop rests this many times as long as it worked: it takes a quarter of a processor, however far behind it is. */
+const REST = 3;
 /** Listed and counted; far more than a house that looks at them ever has. */
 const MOST_CLEARING = 200;
 /** Three are made ahead, so one month without a new one is a service that may not, or can't, make them. */
@@ -160,8 +162,7 @@ async function tell(pool: Pool, broken: readonly Finding[]): Promise<void> {
   tellBooks(invariants, lags, clearing, await readLastSound(pool));
 }
 
-/** As long as the work took: the monitor never takes more than half of a processor, however far behind it is. */
-async function rest(ms: number, signal: AbortSignal | undefined): Promise<void> {
+async function rest(worked_ms: number, signal: AbortSignal | undefined): Promise<void> {
   if (signal === undefined) return;
-  await sleep(ms, undefined, { signal, ref: false }).catch(() => {});
+  await sleep(worked_ms * REST, undefined, { signal, ref: false }).catch(() => {});
 }

@@ -43,6 +43,9 @@ function ok<T>(answer: T | Refusal): T {
   return answer;
 }
 
+/** The gateway answers it with 503 temporarily_unavailable. */
+const RESOURCE_EXHAUSTED = 8;
+
 const merchant = (platform: string, account = "acct_a") => `merchant:${account}:${platform}`;
 const transfer = (
   word: string,
@@ -118,6 +121,42 @@ test("post: groups are answered in their order, a malformed request is refused w
   const refused = await post([transfer("bad", FLOAT, FEES, 0n)]);
   assert.ok(isRefusal(refused));
   assert.equal(refused.field, "groups.0.transfers.0.amount_minor");
+});
+
+test("post: more than may wait is a passing fault at once, and repeated as it was it stands, once", async () => {
+  const engine = startEngine({ pool, max_waiting: 4 });
+  const narrow = await startServer({ room: "ledger", settings, services: [ledgerService({ pool, engine })], log });
+  const client = connectClient(LedgerServiceClient, { address: `127.0.0.1:${narrow.port}`, token: "token" });
+  const credit = merchant("plt_c", "acct_b");
+  const sent = Array.from({ length: 60 }, (_, n) => ({
+    groups: [
+      {
+        ...{ book: Book.LIVE, assetId: "ast_ghs", operationId: "pay_busy" },
+        transfers: [transfer(`busy ${n}`, FLOAT, credit, 1n)],
+      },
+    ],
+  }));
+  try {
+    let left = sent;
+    let refused = 0;
+    while (left.length > 0) {
+      const answers = await Promise.allSettled(left.map((request) => client.post(request)));
+      for (const answer of answers) {
+        if (answer.status === "fulfilled") assert.equal(ok(answer.value).groups[0]?.accepted, true);
+        else assert.deepEqual([answer.reason.code, answer.reason.unavailable], [RESOURCE_EXHAUSTED, true]);
+      }
+      left = left.filter((_, index) => answers[index]?.status === "rejected");
+      refused += left.length;
+    }
+    assert.ok(refused > 0, "nobody had to wait");
+    const { accounts } = ok(
+      await client.getAccounts({ accounts: [{ code: credit, assetId: "ast_ghs", book: Book.LIVE }] }),
+    );
+    assert.equal(accounts[0]?.creditsPostedMinor, 60n);
+  } finally {
+    client.closeChannel();
+    await narrow.drain();
+  }
 });
 
 test("list balances: the caller's accounts of its book, zeros included, in one order whatever the page", async () => {
