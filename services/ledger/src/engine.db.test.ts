@@ -221,6 +221,18 @@ test("a batch that is to be decided again: nobody who came after it is booked be
   }
 });
 
+test("decided ahead: a group that stands in part and is refused in the rest hears what stands", async () => {
+  const asset_id = await lane();
+  const engine = startEngine({ pool });
+  const first = post("first", MERCHANT, FEES, 1n);
+  await postOne(engine, own(asset_id, [post("fund", FLOAT, MERCHANT, 10n)]));
+  await postOne(engine, own(asset_id, [first]));
+  // Neither id is booked by this batch, so no key speaks up: it has to ask for them.
+  const answer = await postOne(engine, own(asset_id, [first, post("too much", MERCHANT, FEES, 10n)]));
+  assert.deepEqual(resultsOf([answer]), ["exists,insufficient_funds"]);
+  assert.equal(await available(asset_id), 9n);
+});
+
 test("post: one id in two lanes at once is booked in one of them, the other answers that it exists differently", async () => {
   const [here, there] = [await lane(), await lane()];
   const engines = [startEngine({ pool }), startEngine({ pool })] as const;

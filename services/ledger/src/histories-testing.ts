@@ -7,7 +7,7 @@ import type { Pool } from "@cauri/store/pool";
 import { openAccounts, readAccounts } from "./account-store.ts";
 import type { GroupAnswer, GroupOrder } from "./books.ts";
 import type { Engine } from "./engine.ts";
-import { Model } from "./model-testing.ts";
+import { Model, type ModelEntry } from "./model-testing.ts";
 import { CODES, idOf, LANES, type Step } from "./testing.ts";
 
 export type Bench = { readonly pool: Pool; readonly engines: readonly [Engine, Engine] };
@@ -31,7 +31,7 @@ export async function openHistories(pool: Pool, many: readonly Omit<History, "st
   return many.map((one) => ({ ...one, start_ms }));
 }
 
-/** Runs one history, and throws where an answer or a balance is not the model's. */
+/** Runs one history, and throws where an answer, a balance or an entry is not the model's. */
 export async function runHistory({ pool, engines }: Bench, history: History): Promise<void> {
   const model = new Model();
   const names = namesOf(history);
@@ -61,6 +61,24 @@ export async function runHistory({ pool, engines }: Bench, history: History): Pr
     const of = model.state.accounts.get(`${asset_id}/${book}/${code}`);
     assert.deepEqual({ debits_pending, debits_posted, credits_pending, credits_posted }, of?.balances, code);
   }
+  const assets = [...new Set(names.map((name) => name.asset_id))];
+  assert.deepEqual(byAccount(await readModelEntries(pool, assets)), byAccount(model.state.entries));
+}
+
+/** The entries of the engine in the order of recording, without those of expiries, which the model has no transfers for. */
+async function readModelEntries(pool: Pool, assets: readonly string[]): Promise<ModelEntry[]> {
+  const { rows } = await pool.query<ModelEntry>(
+    `select l.asset_id || '/' || l.book || '/' || a.code as account, t.transfer_id as id, e.debits_posted, e.credits_posted
+     from lanes l join transfers t using (lane_id) join accounts a on a.account_id in (t.debit_id, t.credit_id)
+     join entries e on e.account_id = a.account_id and e.recorded_at = t.recorded_at and e.position = t.position
+     where l.asset_id = any($1) and t.kind <> 'expire' order by t.recorded_at, t.position`,
+    [assets],
+  );
+  return rows;
+}
+
+function byAccount(entries: readonly ModelEntry[]): Map<string, ModelEntry[]> {
+  return Map.groupBy(entries, (entry) => entry.account);
 }
 
 /** In one call, or each group by a caller of its own: in both the lane takes them in the order of the calls. */

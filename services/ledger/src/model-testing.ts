@@ -26,7 +26,10 @@ type ModelHold = Pick<Hold, "amount" | "expires_ms"> & {
   state: HoldState;
 };
 type ModelRecord = { lane: string; operation: string; order: TransferOrder; refused: Result | null; at_us: number };
+/** One side of a transfer that stands, and the posted balances after it: pending ones follow an expiry's own time. */
+export type ModelEntry = { account: string; id: string; debits_posted: bigint; credits_posted: bigint };
 type ModelState = {
+  entries: ModelEntry[];
   accounts: Map<string, ModelAccount>;
   holds: Map<string, ModelHold>;
   records: Map<string, ModelRecord>;
@@ -36,7 +39,7 @@ const LIMIT = 2n ** 63n - 1n;
 const REMEMBERED = ["insufficient_funds", "exceeds_hold", "balance_overflow"];
 
 export class Model {
-  state: ModelState = { accounts: new Map(), holds: new Map(), records: new Map() };
+  state: ModelState = { entries: [], accounts: new Map(), holds: new Map(), records: new Map() };
 
   open(asset_id: string, book: Book, code: string): void {
     const flagged = /^(merchant|pot):/.test(code);
@@ -163,6 +166,14 @@ export class Model {
 
   #record(lane: string, group: GroupOrder, order: TransferOrder, refused: Result | null, at_us: number): void {
     this.state.records.set(order.id, { lane, operation: group.operation_id, order, refused, at_us });
+    if (refused !== null) return;
+    for (const code of [order.debit_code, order.credit_code]) {
+      const account = `${lane}/${code}`;
+      const balances = this.state.accounts.get(account)?.balances;
+      if (balances === undefined) continue;
+      const { debits_posted, credits_posted } = balances;
+      this.state.entries.push({ account, id: order.id, debits_posted, credits_posted });
+    }
   }
 
   #answer(order: TransferOrder, result: Result): TransferAnswer {
