@@ -1,5 +1,5 @@
-// A closed loop of creations: each connection sends the next one when it has the answer to the last. What it costs, and
-// how it is told, is the same for every kind of creation.
+// A closed loop: each connection sends its next request when it has the answer to the last. What it costs, and how it is
+// told, is the same for every kind of request.
 
 import { Pool } from "undici";
 import { handles, type Merchant, merchant } from "../test/house.ts";
@@ -8,8 +8,11 @@ import { percentile, sum } from "./measure.ts";
 /** The most that the rate limit can be set to: 64 keys admit 960 creations a second. */
 export const RATE_LIMIT = 900;
 
-export type Target = { readonly path: string; readonly body: string };
+/** Without a body it is read, with one it is created. */
+export type Target = { readonly path: string; readonly body?: string };
 export type Sample = { readonly status: number; readonly ms: number };
+
+const JSON_BODY = { "content-type": "application/json" };
 
 /** Merchants with one webhook endpoint each, subscribed to everything. */
 export async function openMerchants(count: number, receiver_url: string): Promise<Merchant[]> {
@@ -36,13 +39,14 @@ export async function openKeys(merchants: readonly Merchant[], connections: numb
 /** Each key on a connection of its own, for so long. */
 export async function drive(keys: readonly string[], { path, body }: Target, seconds: number): Promise<Sample[]> {
   const pool = new Pool(handles().base_url, { connections: keys.length, pipelining: 1 });
+  const created = body === undefined ? undefined : ({ method: "POST", body, headers: JSON_BODY } as const);
   const end = performance.now() + seconds * 1000;
   const samples: Sample[] = [];
   const one = async (key: string) => {
-    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const headers = { authorization: `Bearer ${key}`, ...created?.headers };
     while (performance.now() < end) {
       const began = performance.now();
-      const answer = await pool.request({ method: "POST", path, headers, body });
+      const answer = await pool.request({ method: "GET", path, ...created, headers });
       await answer.body.dump();
       samples.push({ status: answer.statusCode, ms: performance.now() - began });
     }

@@ -2,8 +2,10 @@
 // name it tells which benches there are.
 
 import { benchLedger, benchLedgerGrowth } from "./bench-ledger.ts";
+import { benchMemory } from "./bench-memory.ts";
 import { benchPayments } from "./bench-payments.ts";
 import { benchPayouts } from "./bench-payouts.ts";
+import { benchReads } from "./bench-reads.ts";
 import { benchStart } from "./bench-start.ts";
 import { benchWebhooks } from "./bench-webhooks.ts";
 import { runCommand, Sentence } from "./sentence.ts";
@@ -13,8 +15,10 @@ type Bench = { readonly what: string; readonly run: (args: readonly string[]) =>
 const BENCHES: Readonly<Record<string, Bench>> = {
   ledger: { what: "transfers per second of the ledger's engine, and by gRPC", run: benchLedger },
   "ledger-growth": { what: "whether the ledger stays as fast over 10 M transfers", run: benchLedgerGrowth },
+  memory: { what: "memory of each process over ten minutes of payments", run: benchMemory },
   payments: { what: "POST /v1/payments, closed loop, 64 connections", run: benchPayments },
   payouts: { what: "POST /v1/payouts to their success: spread, and all on one balance", run: benchPayouts },
+  reads: { what: "GET of a payment by id; page 1,000 of a million beside page 1", run: benchReads },
   start: { what: "warm start of the whole house, and its memory", run: benchStart },
   webhooks: { what: "deliveries per second, event to arrival, isolation, claiming from 1 M rows", run: benchWebhooks },
 };
