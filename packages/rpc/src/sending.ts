@@ -49,7 +49,7 @@ export type Kept = {
 export type Sending = {
   /** Hands the raw destination to the vault; the masks, or the refusal that names the wrong field. */
   keepDestination(caller: Caller, operation_id: string, kept: Kept): Promise<KeepDestinationResponse | Refusal>;
-  /** Keeps a copy of a kept destination of the same account under an operation of its own; the masks, or a refusal. */
+  /** Copies a kept destination of the same account to the operation that is about to be sent there; the masks. */
   copyDestination(caller: Caller, kept_as: string, operation_id: string): Promise<KeepDestinationResponse | Refusal>;
   /** Sends, or tells what is known of the attempt that stands. */
   send(operation: Sent, request_id: string): Promise<OutgoingAnswer>;

@@ -16,7 +16,8 @@ import { findPlatform } from "./terms-store.ts";
 
 /**
  * The raw details are kept under an id of their own before the account names them: a process that dies in between leaves
- * sealed details that nothing names, and the operator says it again. Requests that stand have their own copy.
+ * sealed details that nothing names, and the operator says it again. They stay when another account is set: requests that
+ * stand name them.
  */
 export async function setSettlementAccount(
   house: House,
@@ -57,5 +58,6 @@ export async function getSettlement(house: House, account_id: string): Promise<G
     isLive: is_live,
     platformId: settlement?.platform_id,
     keptAs: settlement?.kept_as,
+    destination: settlement?.destination,
   };
 }

@@ -64,6 +64,7 @@ export type TestRoom = {
     isLive: boolean;
     platformId: string | undefined;
     keptAs: string | undefined;
+    destination: { type: string; phone: string };
   };
   tellNews(...payloads: Uint8Array[]): Promise<void>;
   /** Lets every open claim become due and sweeps it, as the sweeper of another replica would. */
@@ -79,7 +80,13 @@ export async function openTestRoom(): Promise<TestRoom> {
   ledger.fund(merchantCode(ACCOUNT, MTN), FUNDED);
   const rails = new RailsDouble();
   const terms = usualTerms();
-  const settlement: TestRoom["settlement"] = { isActive: true, isLive: false, platformId: ORANGE, keptAs: "kept" };
+  const settlement: TestRoom["settlement"] = {
+    isActive: true,
+    isLive: false,
+    platformId: ORANGE,
+    keptAs: "kept",
+    destination: { type: "mobile_wallet", phone: "+22507*****00" },
+  };
   const server = await startNeighbours({ ledger, rails, terms, settlement });
   const to = { address: `127.0.0.1:${server.port}`, token: TOKEN };
   const clients = {

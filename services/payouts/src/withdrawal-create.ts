@@ -38,9 +38,9 @@ export function openSettlements(client: Promisified<ReferenceServiceService>): S
     async of(caller) {
       const answer = await client.getSettlement({}, { caller });
       if (isRefusal(answer)) return answer;
-      const { isActive, isLive, platformId, keptAs } = answer;
-      const to = platformId === undefined || keptAs === undefined ? null : { platform_id: platformId, kept_as: keptAs };
-      return { is_active: isActive, is_live: isLive, to };
+      const { isActive, isLive, platformId: platform_id, keptAs: kept_as, destination } = answer;
+      const is_set = platform_id !== undefined && kept_as !== undefined && destination !== undefined;
+      return { is_active: isActive, is_live: isLive, to: is_set ? { platform_id, kept_as, destination } : null };
     },
   };
 }
@@ -125,8 +125,6 @@ async function prepare(
   if ((await rooms.withdrawal_ledger.available(asked)) < requested_minor) {
     return refuse("insufficient_funds", "the available balance does not cover the amount");
   }
-  const destination = await rooms.rails.copyDestination(caller, to.kept_as, id);
-  if (isRefusal(destination)) return destination;
   return {
     id,
     account: caller.account,
@@ -143,6 +141,7 @@ async function prepare(
     merchant_name: terms.merchant_name,
     note: request.note ?? null,
     metadata: request.metadata?.values ?? null,
-    destination,
+    destination: to.destination,
+    kept_as: to.kept_as,
   };
 }

@@ -190,13 +190,16 @@ async function begin(
   });
 }
 
-/** From the intent on: the funds, the decision, the rail. */
+/** From the intent on: the destination, the funds, the decision, the rail. */
 async function approve(
   rooms: Withdrawing,
   withdrawal: Withdrawal,
   lease: Lease,
   request_id: string,
 ): Promise<Withdrawal | Refusal> {
+  const caller = houseCaller(withdrawal.account, withdrawal.mode, request_id, withdrawal.id);
+  const copied = await rooms.rails.copyDestination(caller, withdrawal.kept_as, withdrawal.id);
+  if (isRefusal(copied)) throw new Error(`the settlement account of withdrawal ${withdrawal.id} is not kept`);
   const held = await rooms.withdrawal_ledger.reserve(withdrawal);
   if (held === "insufficient_funds") {
     await transact(rooms.pool, async (tx) => {

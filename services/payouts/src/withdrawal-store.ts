@@ -36,9 +36,9 @@ export async function insertWithdrawal(tx: Tx, asked: NewWithdrawal): Promise<Wi
   const { rows } = await tx.query<Row>(
     `insert into withdrawals (id, account, mode, n, reference, client_ref, status, requested_minor, fee_minor,
                               asset_id, currency, scale, from_platform_id, platform_id, merchant_name, note, metadata, destination,
-                              check_at, created_at, updated_at)
+                              kept_as, check_at, created_at, updated_at)
      select $1, $2, $3, t.n, $4, $5, 'requested', $6, $7, $8, $9, $10, $11, $12, $13, $14, $15::json, $16::json,
-            t.created_at, t.created_at, t.created_at
+            $17, t.created_at, t.created_at, t.created_at
        from number_rows('withdrawal', array[$2::text], array[$3::text]) t
      returning *`,
     [
@@ -58,6 +58,7 @@ export async function insertWithdrawal(tx: Tx, asked: NewWithdrawal): Promise<Wi
       asked.note,
       asked.metadata === null ? null : JSON.stringify(asked.metadata),
       JSON.stringify(asked.destination),
+      asked.kept_as,
     ],
   );
   return theOne(rows, asked.id);

@@ -71,6 +71,8 @@ export type Withdrawal = {
   readonly note: string | null;
   readonly metadata: Readonly<Record<string, string>> | null;
   readonly destination: MaskedDestination;
+  /** The id under which rails keeps the raw details of that settlement account. */
+  readonly kept_as: string;
   readonly decision_note: string | null;
   /** Number of the last approval that was begun. */
   readonly approval: number;
@@ -91,7 +93,11 @@ export type Settlement = {
   /** Activated for live mode. */
   readonly is_live: boolean;
   /** Null: none is set. */
-  readonly to: { readonly platform_id: string; readonly kept_as: string } | null;
+  readonly to: {
+    readonly platform_id: string;
+    readonly kept_as: string;
+    readonly destination: MaskedDestination;
+  } | null;
 };
 
 /** The fee; pricing is closed by default, so a free withdrawal needs a line that says so. */

@@ -88,8 +88,8 @@ export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, details:
 }
 
 /**
- * Copies what is kept under one id to an operation of the same account, sealed anew for its place, and answers it. A copy
- * takes the place of an earlier one while no attempt names it; null: nothing of this account is kept under that id.
+ * Copies what is kept under one id to an operation of the same account that is about to be sent, sealed anew for its place,
+ * and answers it; null: nothing of this account is kept under that id. Copied again it stays as it is.
  */
 export function copyInVault(pool: Pool, cipher: Cipher, kept_as: string, owner: Owner): Promise<Buffer | null> {
   const { operation_id, account, mode } = owner;
@@ -103,7 +103,7 @@ export function copyInVault(pool: Pool, cipher: Cipher, kept_as: string, owner: 
     const plain = cipher.open(kept.sealed, place(kept_as));
     const { rowCount } = await tx.query(
       `insert into vault as v (operation_id, account, mode, retention, key_id, sealed)
-       values ($1, $2, $3, 'lasting', $4, $5)
+       values ($1, $2, $3, 'transient', $4, $5)
        on conflict (operation_id) do update set key_id = excluded.key_id, sealed = excluded.sealed
         where v.account = excluded.account and v.mode = excluded.mode
           and not exists (select from attempts a where a.operation_id = v.operation_id)`,
