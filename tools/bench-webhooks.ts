@@ -1,5 +1,5 @@
-// `npm run bench webhooks`: a fresh house with fsync on, a hundred endpoints of as many accounts behind real HTTPS in a
-// process of their own. Drains a backlog, with and without ten endpoints that hang, then times events one by one; the
+// `npm run bench webhooks [-- drain flow isolation claims]`: a fresh house with fsync on, a hundred endpoints of as many
+// accounts behind real HTTPS in a process of their own. Drains a backlog, with and without ten endpoints that hang, then times events one by one; the
 // claiming alone, from ten thousand rows and from a million, is measured by a bench of the room's own.
 
 import { type ChildProcess, fork, spawn } from "node:child_process";
@@ -19,11 +19,12 @@ import { beginTestRun, type TestRun } from "./test-run.ts";
 
 const root = dirname(import.meta.dirname);
 const CLAIM_BENCH = join(root, "services/webhooks/src/claim.bench.ts");
+const PARTS = ["drain", "flow", "isolation", "claims"] as const;
 const ENDPOINTS = 100;
 const HANGING = 10;
 const BACKLOG = 20_000;
 /** The first drain opens connections and warms compilers; its figures are not told. */
-const WARM_UP = 5_000;
+const WARM_UP = 20_000;
 const RATE = 200;
 const RATE_S = 20;
 /** Publications that wait for their acknowledgement at once. */
@@ -39,24 +40,36 @@ type Place = {
   readonly merchants: readonly Merchant[];
 };
 
-export async function benchWebhooks(): Promise<void> {
+/** Without a word all parts; each word is one of them. */
+export async function benchWebhooks(words: readonly string[]): Promise<void> {
+  const unknown = words.find((word) => !(PARTS as readonly string[]).includes(word));
+  if (unknown !== undefined) throw new Sentence(`There is no part "${unknown}": use ${PARTS.join(", ")}.`);
+  const wants = (part: (typeof PARTS)[number]) => words.length === 0 || words.includes(part);
   console.log(`machine  ${machine()}`);
+  if (wants("drain") || wants("flow") || wants("isolation")) await benchHouse(wants);
+  if (wants("claims")) await benchClaims();
+}
+
+async function benchHouse(wants: (part: (typeof PARTS)[number]) => boolean): Promise<void> {
   const run = await beginTestRun("bench", { CAURI_RATE_LIMIT: "900" });
   const place = await settle(run);
   try {
     await drain(place, "warm-up", WARM_UP, 0, 0);
-    await drain(place, "drain", BACKLOG, 0, 0);
-    await flow(place);
-    const alone = await drain(place, `${ENDPOINTS - HANGING} endpoints`, BACKLOG, 0, HANGING);
-    const beside = await drain(place, `beside ${HANGING} that hang`, BACKLOG, HANGING, HANGING);
-    console.log(`isolation  the others keep ${((beside / alone) * 100).toFixed(0)} % of their rate`);
+    if (wants("drain")) await drain(place, "drain", BACKLOG, 0, 0);
+    if (wants("flow")) await flow(place);
+    if (wants("isolation")) await compareHanging(place);
   } finally {
     await place.db.end();
     await place.events.close();
     place.receiver.disconnect();
     await run.end();
   }
-  await benchClaims();
+}
+
+async function compareHanging(place: Place): Promise<void> {
+  const alone = await drain(place, `${ENDPOINTS - HANGING} endpoints`, BACKLOG, 0, HANGING);
+  const beside = await drain(place, `beside ${HANGING} that hang`, BACKLOG, HANGING, HANGING);
+  console.log(`isolation  the others keep ${((beside / alone) * 100).toFixed(0)} % of their rate`);
 }
 
 /** Opens the receivers and a merchant with one endpoint for each. */
@@ -104,7 +117,6 @@ async function drain(place: Place, name: string, backlog: number, hanging: numbe
     `${name.padEnd(18)} ${expected} in ${seconds.toFixed(2)} s: ${rate.toFixed(0)} a second, ${told.doubled} twice`,
   );
   printCpu(cpu, used, expected);
-  if (hanging > 0) await db.query("delete from deliveries where status = 'pending'");
   return rate;
 }
 

@@ -379,7 +379,7 @@ export const SETTINGS = {
     unit: "deliveries",
     min: 1,
     max: 10_000,
-    default: "256",
+    default: "1024",
     readers: ["webhooks"],
     doc: "Deliveries that one process has in flight at once; those that take longer than a second give up their place, up to sixteen times as many.",
   },

@@ -34,9 +34,33 @@ export function signingOf(cipher: Cipher, owner: Sealed & { readonly standard_he
   return { secrets: secretsOf(cipher, owner), standard_headers: owner.standard_headers };
 }
 
+/** Endpoints whose opened secrets a process keeps at most; the oldest go first. */
+const KEPT = 10_000;
+
+/** As `signingOf`, and keeps what it has opened: opening costs more than signing, and a value that changed is another one. */
+export function openSigning(cipher: Cipher): (owner: Parameters<typeof signingOf>[1]) => Signing {
+  const kept = new Map<string, Signing & Pick<Sealed, "secret_sealed" | "previous_sealed">>();
+  return (owner) => {
+    const { operation_id, secret_sealed, previous_sealed } = owner;
+    const known = kept.get(operation_id);
+    if (known?.secret_sealed.equals(secret_sealed) && isEqual(known.previous_sealed, previous_sealed))
+      return { secrets: known.secrets, standard_headers: owner.standard_headers };
+    const signing = signingOf(cipher, owner);
+    kept.delete(operation_id);
+    kept.set(operation_id, { ...signing, secret_sealed, previous_sealed });
+    const [oldest] = kept.keys();
+    if (kept.size > KEPT && oldest !== undefined) kept.delete(oldest);
+    return signing;
+  };
+}
+
 /** Seals a value again, under the key that seals from now on. */
 export function resealed(cipher: Cipher, owner: Owner, sealed: Buffer): Buffer {
   return sealSecret(cipher, owner, openSecret(cipher, owner, sealed));
+}
+
+function isEqual(one: Buffer | null, other: Buffer | null): boolean {
+  return one === null || other === null ? one === other : one.equals(other);
 }
 
 function openSecret(cipher: Cipher, owner: Owner, sealed: Buffer): string {

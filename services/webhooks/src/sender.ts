@@ -18,7 +18,7 @@ import {
 import type { Attempt, Dialer } from "./dialer.ts";
 import { endpointIds } from "./endpoint-store.ts";
 import { noticeHeaders } from "./notice.ts";
-import { signingOf } from "./secret.ts";
+import { openSigning } from "./secret.ts";
 
 /** Beside the time-out of an attempt, what a lease leaves for writing its result. */
 const LEASE_MARGIN_MS = 10_000;
@@ -28,6 +28,8 @@ const RESULTS_PER_BATCH = 250;
 const RESULT_RETRY_MS = 100;
 /** Endpoints that one claim looks at; the others' turn is the next one. */
 const ENDPOINTS_PER_CLAIM = 250;
+/** A claim is made when so much of the room is free: half of its price is for the endpoints, however few it takes. */
+const CLAIM_SHARE = 0.5;
 /** The whole queue is looked at so often: for retries that have become due and for what another replica left. */
 const LOOK_MS = 250;
 /** A look waits this many times as long as the last one took, so that many endpoints never cost more than a tenth. */
@@ -79,12 +81,13 @@ export function openSender(options: SenderOptions): Sender {
   const running = new Set<Run>();
   const hints = openHints(() => waitingEndpoints(pool, now()));
   const end = coalesceResults(options);
+  const signing = openSigning(options.cipher);
   let stopped = false;
   let abandoned = false;
 
   async function send(claimed: Claimed): Promise<void> {
     const now_ms = options.now();
-    const attempt = await post(options, claimed, now_ms);
+    const attempt = await post(options.dialer, claimed, noticeHeaders(claimed, signing(claimed), now_ms));
     // Its lease was given back: another runner makes this attempt, and this one counts for nothing.
     if (abandoned) return;
     options.observe(attempt, claimed);
@@ -134,7 +137,7 @@ export function openSender(options: SenderOptions): Sender {
       return claimAndStart(async () => {
         await hints.look();
         const limit = roomFor(running, options.parallel);
-        return { endpoints: limit > 0 ? hints.take() : [], limit };
+        return { endpoints: limit >= options.parallel * CLAIM_SHARE ? hints.take() : [], limit };
       });
     },
     drain: (account) =>
@@ -155,8 +158,7 @@ export function openSender(options: SenderOptions): Sender {
   };
 }
 
-function post({ dialer, cipher }: SenderOptions, claimed: Claimed, now_ms: number): Promise<Attempt> {
-  const headers = noticeHeaders(claimed, signingOf(cipher, claimed), now_ms);
+function post(dialer: Dialer, claimed: Claimed, headers: Readonly<Record<string, string>>): Promise<Attempt> {
   return inSpan(`POST webhook ${claimed.event}`, { kind: "client", parent: traceOf(claimed) }, () =>
     dialer.post(claimed.url, headers, claimed.body),
   );
