@@ -26,6 +26,8 @@ const PATIENCE_MS = 10_000;
 const DRAIN_DELAY_MS = 1_000;
 const LOOK_MS = 100;
 const DRAINS = 3;
+/** The most that the setting allows: the load here is not what is limited. */
+const RATE_LIMIT = 900;
 
 const folder = makeTestFolder();
 const data = join(folder, "data");
@@ -60,7 +62,7 @@ before(async () => {
       DATABASE_URL: postgres.url,
       NATS_URL: nats.url,
       CAURI_SIM_DELAY_MS: "300",
-      CAURI_RATE_LIMIT: "900",
+      CAURI_RATE_LIMIT: String(RATE_LIMIT),
       CAURI_DRAIN_DELAY_MS: String(DRAIN_DELAY_MS),
       CAURI_WEBHOOK_ALLOW: "127.0.0.0/8,::1",
       CAURI_WEBHOOK_CA: join(process.env["CAURI_TEST_CERTS"] ?? "", "ca.pem"),
@@ -177,6 +179,7 @@ test("SIGTERM of one of two gateways under load, again and again: no request is 
     const at = await subscriber();
     const second = await startSecondGateway();
     const balancer = startBalancer([first, second.base_url]);
+    if (n === 0) await shareOneLimit(first, second.base_url);
     const load = startLoad((base_url, key) => pay(api(at.key, base_url), key), balancer, `drain-${n}`);
     await sleep(1_000);
     second.child.kill("SIGTERM");
@@ -190,6 +193,15 @@ test("SIGTERM of one of two gateways under load, again and again: no request is 
   assert.deepEqual([...new Set(answers)], [201]);
   t.diagnostic(`${answers.length} requests over ${DRAINS} stops, each answered 201`);
 });
+
+/** One key's limit over two gateways at once: 100 more than it admits, half of them to each. */
+async function shareOneLimit(...base_urls: readonly string[]): Promise<void> {
+  const { test: key } = await merchant("Shared limit", data);
+  const asked = Array.from({ length: RATE_LIMIT + 100 }, (_, n) => api(key.key, base_urls[n % 2]).get("/v1/webhooks"));
+  const answers = await Promise.all(asked);
+  const passed = answers.filter(({ status }) => status === 200).length;
+  assert.deepEqual([passed, answers.filter(({ status }) => status === 429).length], [RATE_LIMIT, 100]);
+}
 
 /** Another gateway of the same house, on ports of its own. */
 async function startSecondGateway() {
