@@ -16,6 +16,7 @@ const DEEP_PAGE = 1_000;
 const PAGE_ROUNDS = 40;
 /** Rows of a page unless a request asks for more. */
 const FULL_PAGE = 25;
+const LEAST_ROWS = DEEP_PAGE * FULL_PAGE * 10;
 
 type Load = {
   readonly connections: number;
@@ -55,6 +56,7 @@ function readLoad(args: readonly string[]): Load {
     if (!Number.isInteger(value) || value < 1) throw new Sentence(`--${name} must be a whole number from 1.`);
     return value;
   };
+  if (number("rows") < LEAST_ROWS) throw new Sentence(`--rows must be at least ${LEAST_ROWS}: one in ten has failed.`);
   return {
     connections: number("connections"),
     seconds: number("seconds"),
