@@ -15,7 +15,7 @@ import { withdrawals } from "./withdrawal-store.ts";
 const SUBJECTS = ["cauri.rails.payout.>"];
 /** Withdrawals of one round; each costs a call of up to 6 s, all are under way at once. */
 const ROUND = 50;
-const LOOK_EVERY_MS = 5_000;
+const LOOK_EVERY_MS = 2_000;
 
 type Batch = readonly { readonly payload: Uint8Array }[];
 

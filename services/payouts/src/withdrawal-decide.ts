@@ -35,7 +35,7 @@ import {
 } from "./withdrawal-store.ts";
 
 /** What a rail certainly did not take is sent again so soon, until it is given up after ten minutes. */
-export const TRY_AGAIN_MS = 10_000;
+export const TRY_AGAIN_MS = 5_000;
 const ROUTE = "ApproveWithdrawal";
 /** A driven withdrawal moves within a callback, a question and a message; its route has 15 s. */
 const DRIVE_WAIT_MS = 10_000;
