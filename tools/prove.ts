@@ -1,6 +1,6 @@
-// `npm run prove [-- ledger|webhooks --histories n --kills n]`: proofs beyond what `npm test` has time for. As many random
+// `npm run prove [-- ledger|webhooks|merchants --histories n --kills n]`: proofs beyond what `npm test` has time for. As many random
 // histories against the plain model as one likes; mutants of the ledger's engine, each of which must be caught; kills of
-// the room, its PostgreSQL and, for webhooks, its nats-server under load.
+// the room, its PostgreSQL and, for webhooks, its nats-server under load. A history of merchants is one merchant's life.
 
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -17,16 +17,20 @@ const HOOK = join(import.meta.dirname, "ledger-mutants.ts");
 /** Enough to catch a mutant: most fall within the first hundred. */
 const HISTORIES_PER_MUTANT = 400;
 
+/** What can be proved, in this order. */
+const PROOFS = { ledger: proveLedger, webhooks: proveWebhooks, merchants: proveMerchants } as const;
+
 async function main(args: string[]): Promise<number> {
   const options = { histories: { type: "string" }, kills: { type: "string", default: "20" } } as const;
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
-  const rooms = positionals.length === 0 ? ["ledger", "webhooks"] : positionals;
-  const unknown = rooms.find((room) => room !== "ledger" && room !== "webhooks");
-  if (unknown !== undefined) throw new Sentence(`There is no proof of "${unknown}": use ledger or webhooks.`);
+  const rooms = positionals.length === 0 ? Object.keys(PROOFS) : positionals;
+  const unknown = rooms.find((room) => !Object.hasOwn(PROOFS, room));
+  if (unknown !== undefined)
+    throw new Sentence(`There is no proof of "${unknown}": use ledger, webhooks or merchants.`);
   console.log(machine());
   let proved = true;
   for (const room of rooms) {
-    const prove = room === "ledger" ? proveLedger : proveWebhooks;
+    const prove = PROOFS[room as keyof typeof PROOFS];
     proved = (await prove(values.histories, values.kills)) && proved;
   }
   return proved ? 0 : 1;
@@ -49,6 +53,12 @@ async function proveWebhooks(count: string | undefined, kills: string): Promise<
   const killed = await runTest(join(WEBHOOKS, "webhooks.crash.test.ts"), { CAURI_KILLS: kills }, "inherit");
   console.log(`webhooks: histories ${said(histories)}, kills and restarts ${said(killed)}`);
   return histories && killed;
+}
+
+async function proveMerchants(count: string | undefined): Promise<boolean> {
+  const lives = await runTest(join(root, "test/merchant.db.test.ts"), { CAURI_MERCHANTS: count ?? "500" }, "inherit");
+  console.log(`merchants: lives ${said(lives)}`);
+  return lives;
 }
 
 /** How many mutants lived through the histories. */

@@ -68,8 +68,10 @@ const ALARMS = {
 export function applyingWords<O extends OutgoingOperation>(kind: OutgoingKind<O>): ApplyWord<O> {
   const counters = countersOf(kind.noun);
   const write = writing(kind);
-  return async (rooms, from, word, lease) => {
-    let operation = from;
+  return async function apply(rooms, from, word, lease): Promise<O> {
+    // What came back had arrived before, though its news are lost, late or stood behind these: nothing else would end it.
+    const came_back = word.says === "return" && isOpen(from) && !isStaleFor(from, word);
+    let operation = came_back ? await apply(rooms, from, ownWord("books", "settle"), null) : from;
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const news = newsFor(operation, word);
       const arrow = isStaleFor(operation, word) ? null : arrowOf(kind, operation, news);
@@ -197,6 +199,10 @@ async function keepAside<O extends OutgoingOperation>(
 /** Null: no arrow is drawn. A draft is at no rail: what is said of it is kept for its runner to find when it asks. */
 function arrowOf<O extends OutgoingOperation>({ moves }: OutgoingKind<O>, { status }: O, news: OutgoingNews) {
   return Object.hasOwn(moves, status) ? (moves[status]?.[news] ?? null) : null;
+}
+
+function isOpen({ status }: OutgoingOperation): boolean {
+  return status === "initiated" || status === "pending";
 }
 
 /** The asset in which a currency is kept: the operation's own, or the one named after the currency. */

@@ -1,0 +1,264 @@
+// The rooms that one merchant's money goes through, for its model: collections, payouts, ledger and webhooks as they are, each
+// on a database of its own, before planned rails. A process of collections and payouts can be started with a fate: it dies
+// before its n-th effect, or the answer of its n-th call is lost.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { applyOutgoingNews } from "@cauri/events/outgoing-follow";
+import { openOutgoingLedger } from "@cauri/events/outgoing-ledger";
+import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
+import { openTerms } from "@cauri/events/terms";
+import {
+  FeeOperation,
+  ReferenceServiceClient,
+  ReferenceServiceService,
+} from "@cauri/proto/ts/cauri/accounts/v1/reference";
+import { LedgerServiceClient } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
+import { RailsServiceClient, RailsServiceService } from "@cauri/proto/ts/cauri/rails/v1/rails";
+import { connectClient } from "@cauri/rpc/client";
+import { logger } from "@cauri/rpc/log";
+import { openSending } from "@cauri/rpc/sending";
+import { type Definition, type Handlers, type Service, service, startServer } from "@cauri/rpc/server";
+import { openClocks } from "@cauri/store/clock";
+import { sweepOnce } from "@cauri/store/operation";
+import type { Pool } from "@cauri/store/pool";
+import { type TestDatabase, testDatabase } from "@cauri/store/testing";
+import type { Creation } from "../services/collections/src/create.ts";
+import { openLedger as openPaymentLedger } from "../services/collections/src/ledger.ts";
+import { applyNews } from "../services/collections/src/news.ts";
+import { openRails } from "../services/collections/src/rails.ts";
+import { type Refunding, refundKind } from "../services/collections/src/refund-create.ts";
+import { sweep as sweepCollections } from "../services/collections/src/sweep.ts";
+import { startEngine } from "../services/ledger/src/engine.ts";
+import { ledgerService } from "../services/ledger/src/service.ts";
+import { payoutKind } from "../services/payouts/src/create.ts";
+import { openLedger as openPayoutLedger } from "../services/payouts/src/ledger.ts";
+import { openPlaces } from "../services/payouts/src/movement-create.ts";
+import type { PayoutRooms } from "../services/payouts/src/service.ts";
+import { sweep as sweepPayouts } from "../services/payouts/src/sweep.ts";
+import { openSettlements } from "../services/payouts/src/withdrawal-create.ts";
+import { openWithdrawalLedger } from "../services/payouts/src/withdrawal-ledger.ts";
+import { type News, PlannedRails } from "./merchant-rails.ts";
+
+const TOKEN = "house";
+const SILENT = logger("collections", "silent");
+const FINGERPRINT_KEY = "a fingerprint key for tests";
+
+/** `dies`: nothing from the n-th effect on reaches anyone. `loses`: the n-th call is done, its answer is not heard. */
+export type Fate = { readonly how: "dies" | "loses"; readonly at: number } | null;
+
+export type Process = {
+  readonly collections: Creation & { readonly refunding: Refunding };
+  readonly payouts: PayoutRooms;
+};
+
+export type MerchantRooms = {
+  readonly rails: PlannedRails;
+  readonly collections: Pool;
+  readonly payouts: Pool;
+  readonly ledger: Pool;
+  readonly webhooks: Pool;
+  start(fate: Fate): Process;
+  close(): Promise<void>;
+};
+
+/** What ends a process, or an answer: both are faults of the house to whoever was served. */
+export class Interrupted extends Error {
+  readonly unavailable = true;
+}
+
+export async function openRooms(): Promise<MerchantRooms> {
+  const open = (room: string) => testDatabase(room, [join(import.meta.dirname, `../services/${room}/migrations`)]);
+  const [collections, payouts, ledger, webhooks] = await Promise.all(
+    ["collections", "payouts", "ledger", "webhooks"].map(open),
+  );
+  assert.ok(collections !== undefined && payouts !== undefined && ledger !== undefined && webhooks !== undefined);
+  const rails = new PlannedRails();
+  const server = await startServer({
+    room: "neighbours",
+    settings: { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: TOKEN, CAURI_DRAIN_MS: 100 },
+    services: [
+      ledgerService({ pool: ledger.pool, engine: startEngine({ pool: ledger.pool }) }),
+      partly(RailsServiceService, rails.handlers()),
+      partly(ReferenceServiceService, REFERENCE),
+    ],
+    log: SILENT,
+  });
+  const to = { address: `127.0.0.1:${server.port}`, token: TOKEN };
+  const clients = {
+    ledger: connectClient(LedgerServiceClient, to),
+    rails: connectClient(RailsServiceClient, to),
+    accounts: connectClient(ReferenceServiceClient, to),
+  };
+  const clocks = await openClocks(collections.pool);
+  const pools = { collections: collections.pool, payouts: payouts.pool };
+  return {
+    rails,
+    ...pools,
+    ledger: ledger.pool,
+    webhooks: webhooks.pool,
+    start: (fate) => startProcess(clients, pools, clocks, fate),
+    close: async () => {
+      clocks.close();
+      for (const client of Object.values(clients)) client.closeChannel();
+      await server.drain();
+      await Promise.all([collections, payouts, ledger, webhooks].map((db: TestDatabase) => db.close()));
+    },
+  };
+}
+
+type Clients = {
+  readonly ledger: Parameters<typeof openPayoutLedger>[0];
+  readonly rails: Parameters<typeof openSending>[0];
+  readonly accounts: Parameters<typeof openPlaces>[0];
+};
+
+function startProcess(
+  clients: Clients,
+  pools: { readonly collections: Pool; readonly payouts: Pool },
+  clocks: Creation["clocks"],
+  fate: Fate,
+): Process {
+  const { guard, guardPool } = guards(fate);
+  const shared = { log: SILENT, fingerprint_key: FINGERPRINT_KEY };
+  const sending = guard(openSending(clients.rails));
+  const pool = guardPool(pools.collections);
+  const books = openPayoutLedger(clients.ledger);
+  const creation = {
+    ...shared,
+    pool,
+    clocks,
+    ledger: guard(openPaymentLedger(clients.ledger)),
+    rails: guard(openRails(clients.rails)),
+    terms: openTerms(clients.accounts, FeeOperation.COLLECTION),
+  };
+  const refunding = { ...shared, pool, ledger: guard(openOutgoingLedger(clients.ledger)), rails: sending };
+  return {
+    collections: { ...creation, refunding },
+    payouts: {
+      ...shared,
+      pool: guardPool(pools.payouts),
+      ledger: guard(books),
+      withdrawal_ledger: guard(openWithdrawalLedger(clients.ledger, books.spend)),
+      rails: sending,
+      terms: openTerms(clients.accounts, FeeOperation.PAYOUT),
+      withdrawal_terms: openTerms(clients.accounts, FeeOperation.WITHDRAWAL),
+      places: openPlaces(clients.accounts),
+      settlements: openSettlements(clients.accounts),
+      drain: async () => ({ done: 0n }),
+    },
+  };
+}
+
+/** Every call of what is guarded is one effect of the process. */
+function guards(fate: Fate) {
+  let effects = 0;
+  const wrap = <T extends object>(target: T, names: readonly string[] | null, can_lose: boolean): T =>
+    new Proxy(target, {
+      get(of, name) {
+        const value = Reflect.get(of, name) as unknown;
+        if (typeof value !== "function") return value;
+        if (names !== null && !names.includes(String(name))) return value.bind(of);
+        return async (...args: unknown[]) => {
+          effects += 1;
+          const is_lost = fate?.how === "loses" && effects === fate.at;
+          if (fate?.how === "dies" && effects >= fate.at) throw new Interrupted("the process is dead");
+          if (is_lost && !can_lose) throw new Interrupted("no connection");
+          const answer = await value.apply(of, args);
+          if (is_lost) throw new Interrupted("the answer is lost");
+          return answer;
+        };
+      },
+    });
+  return {
+    guard: <T extends object>(target: T) => wrap(target, null, true),
+    guardPool: (pool: Pool) => wrap(pool, ["query", "connect"], false),
+  };
+}
+
+/** The sweepers of both rooms, with everything due that is open: leases that ran out, and what was told ten minutes ago. */
+export async function sweepAll({ collections, payouts }: MerchantRooms, process: Process): Promise<void> {
+  for (const pool of [collections, payouts]) {
+    await pool.query(
+      `update claims set due_at = clock_timestamp() - interval '1 second',
+                         lease_until = case when state = 'running' then clock_timestamp() - interval '2 seconds' end
+        where due_at is not null`,
+    );
+  }
+  const errors: unknown[] = [];
+  const log = { error: (fields: object) => void errors.push((fields as { err?: unknown }).err) };
+  const of = process.collections;
+  await interrupted(() => sweepOnce(of.pool, OUTGOING_LEASE_MS, (due) => sweepCollections(of, of.refunding, due), log));
+  await interrupted(() =>
+    sweepOnce(process.payouts.pool, OUTGOING_LEASE_MS, (due) => sweepPayouts(process.payouts, due), log),
+  );
+  for (const error of errors) if (!isInterruption(error)) throw error;
+}
+
+/** Delivers a batch to the consumers of both rooms; what an interruption stopped is delivered again later. */
+export async function hear(process: Process, batch: readonly News[]): Promise<void> {
+  const of = (prefix: string) => batch.filter(({ id }) => id.startsWith(prefix));
+  const { collections, payouts } = process;
+  const consumers = [
+    { batch: of("pay_"), apply: (news: readonly News[]) => applyNews(collections, news) },
+    {
+      batch: of("re_"),
+      apply: (news: readonly News[]) => applyOutgoingNews(refundKind, collections.refunding, news),
+    },
+    { batch: of("po_"), apply: (news: readonly News[]) => applyOutgoingNews(payoutKind, payouts, news) },
+  ];
+  for (const consumer of consumers) {
+    if (consumer.batch.length === 0) continue;
+    const done = await interrupted(() => consumer.apply(consumer.batch));
+    if (done) for (const news of consumer.batch) news.heard = true;
+  }
+}
+
+/** Whether the work ended; false: it was interrupted. Anything else that is thrown is a failure. */
+export async function interrupted(work: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (isInterruption(error)) return false;
+    throw error;
+  }
+}
+
+export function isInterruption(error: unknown): boolean {
+  if (error instanceof Interrupted) return true;
+  return error instanceof Error && error.cause !== undefined && isInterruption(error.cause);
+}
+
+const RAILS = [{ rail: "mtn_momo", needsPhone: false }];
+const PLACE = { platformKnown: true, holdsAsset: true, isOpen: true };
+
+const REFERENCE: Partial<Handlers<typeof ReferenceServiceService>> = {
+  getTerms: async ({ operation }) => ({
+    assetKnown: true,
+    platformKnown: true,
+    corridorKnown: true,
+    isOpen: true,
+    minAmountMinor: 1n,
+    maxAmountMinor: 2_000_000n,
+    rails: RAILS,
+    fee: { percentBps: operation === FeeOperation.COLLECTION ? 150 : 100, fixedMinor: 0n },
+    country: "CI",
+    currency: "XOF",
+    scale: 0,
+    merchantName: "Shop",
+    destinationTypes: ["mobile_wallet"],
+  }),
+  getPlaces: async ({ platformIds }) => ({
+    assetKnown: true,
+    currency: "XOF",
+    scale: 0,
+    places: platformIds.map(() => PLACE),
+    canReceive: true,
+  }),
+};
+
+/** A neighbour of which the rooms call only some RPCs. */
+function partly<D extends Definition>(definition: D, handlers: Partial<Handlers<D>>): Service {
+  return service(definition, handlers as Handlers<D>);
+}
