@@ -1,6 +1,7 @@
 // `npm run bench [-- name options]`: measures one thing on a fresh house and prints what it was measured on. Without a
 // name it tells which benches there are.
 
+import { benchEdge } from "./bench-edge.ts";
 import { benchLedger, benchLedgerGrowth } from "./bench-ledger.ts";
 import { benchMemory } from "./bench-memory.ts";
 import { benchPayments } from "./bench-payments.ts";
@@ -13,6 +14,10 @@ import { runCommand, Sentence } from "./sentence.ts";
 type Bench = { readonly what: string; readonly run: (args: readonly string[]) => Promise<void> };
 
 const BENCHES: Readonly<Record<string, Bench>> = {
+  edge: {
+    what: "what a check of the rate limit costs beside a payment; whether refusals tell keys apart",
+    run: benchEdge,
+  },
   ledger: { what: "transfers per second of the ledger's engine, and by gRPC", run: benchLedger },
   "ledger-growth": { what: "whether the ledger stays as fast over 10 M transfers", run: benchLedgerGrowth },
   memory: { what: "memory of each process over ten minutes of payments", run: benchMemory },
