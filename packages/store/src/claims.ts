@@ -136,21 +136,21 @@ export async function peekAll(
 
 /** Locks the claim for the rest of the transaction; false means that another runner has taken over, and this one stops. */
 export async function holdLease(tx: Tx, operation_id: string, lease_no: number): Promise<boolean> {
-  return (await holdLeases(tx, [{ operation_id, lease_no }])).has(operation_id);
+  return (await holdLeases(tx, [{ operation_id, lease_no }])).get(operation_id) === lease_no;
 }
 
-/** `holdLease` for many at once: the operations whose lease still stands. */
-export async function holdLeases(tx: Tx, leases: readonly Lease[]): Promise<Set<string>> {
-  if (leases.length === 0) return new Set();
-  const { rows } = await tx.query<{ operation_id: string }>(
-    `select c.operation_id
+/** `holdLease` for many at once: by operation, the lease that still stands. Two runners of one may be among the many. */
+export async function holdLeases(tx: Tx, leases: readonly Lease[]): Promise<Map<string, number>> {
+  if (leases.length === 0) return new Map();
+  const { rows } = await tx.query<Lease>(
+    `select c.operation_id, c.lease_no
        from claims c join unnest($1::text[], $2::integer[]) as l (operation_id, lease_no)
          on c.operation_id = l.operation_id and c.lease_no = l.lease_no
       where c.state <> 'done'
       order by c.operation_id for no key update of c`,
     leaseArrays(leases),
   );
-  return new Set(rows.map(({ operation_id }) => operation_id));
+  return new Map(rows.map(({ operation_id, lease_no }) => [operation_id, lease_no]));
 }
 
 /** The operation became visible: a second use of its client_ref is `already_exists` from here, and no erasure follows. */
@@ -209,17 +209,22 @@ export async function tellUnfinished(
 }
 
 /**
- * A fault of the house stopped the runner: a retry goes on at once, else the sweeper does after its grace. A draft that
+ * A fault of the house stopped the runner: a retry goes on at once, else the sweeper does after a wait. A draft that
  * nobody can name waits for the gateway's repeat, which must not find it erased and begin it anew under the same id.
  */
-export async function yieldLease(tx: Queryable, operation_id: string, lease_no: number): Promise<boolean> {
+export async function yieldLease(
+  tx: Queryable,
+  operation_id: string,
+  lease_no: number,
+  wait_ms: number = SWEEP_GRACE_MS,
+): Promise<boolean> {
   const { rowCount } = await tx.query(
     `update claims
         set lease_until = clock_timestamp(),
             due_at = clock_timestamp() + interval '1 millisecond'
               * case when key is null and client_ref is null and not decided then $4::float8 else $3::float8 end
       where operation_id = $1 and lease_no = $2 and state = 'running'`,
-    [operation_id, lease_no, SWEEP_GRACE_MS, ORPHAN_WAIT_MS],
+    [operation_id, lease_no, wait_ms, ORPHAN_WAIT_MS],
   );
   return rowCount === 1;
 }

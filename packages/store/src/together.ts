@@ -44,7 +44,7 @@ async function writeAll<W extends { readonly lease: Lease | null }, R>(
     tx,
     writes.flatMap(({ lease }) => (lease === null ? [] : [lease])),
   );
-  const stands = ({ lease }: W) => lease === null || held.has(lease.operation_id);
+  const stands = ({ lease }: W) => lease === null || held.get(lease.operation_id) === lease.lease_no;
   const ids = new Set<string>();
   const tried = writes.filter((one) => stands(one) && !ids.has(idOf(one)) && ids.add(idOf(one)));
   const results = await write(tx, tried);

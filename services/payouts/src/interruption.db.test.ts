@@ -41,6 +41,11 @@ const STORIES: readonly Story[] = [
     news: (id) => [room.rails.say(id, "returned")],
   },
   {
+    name: "accepted, then returned, which is heard before its success",
+    script: () => ({ outcome: AttemptOutcome.PENDING }),
+    news: (id) => [room.rails.say(id, "returned")],
+  },
+  {
     name: "failed at once",
     script: () => ({ outcome: AttemptOutcome.FAILED, failureCode: "limit_exceeded" }),
     news: () => [],
@@ -206,4 +211,18 @@ test("create_payout: nobody came back for ten minutes: withheld, failed, release
     room.rails.script = () => ({ outcome: AttemptOutcome.PENDING });
     assert.equal(good(await createPayout(room.rooms, payoutRequest(), caller)).operation.status, "failed");
   }
+});
+
+test("news: a return that is heard without its success ends as one that was heard after it", async () => {
+  const stateAfter = async (key: string, ...says: ("success" | "returned")[]) => {
+    room.rails.script = () => ({ outcome: AttemptOutcome.PENDING });
+    const caller = callerOf("po", { idempotency_key: key });
+    const { id } = good(await createPayout(room.rooms, payoutRequest(), caller)).operation;
+    for (const word of says) await room.tellNews(room.rails.say(id, word));
+    return await payoutState(room, id);
+  };
+  const usual = await stateAfter("in order", "success", "returned");
+  assert.deepEqual([usual.status, usual.events], ["refunded", ["payout.success", "payout.refunded"]]);
+  assert.deepEqual(await stateAfter("alone", "returned"), usual);
+  assert.deepEqual(await stateAfter("late", "returned", "success"), usual);
 });
