@@ -12,7 +12,7 @@ import { eachOf, outgoingWordOf } from "./rail-news.ts";
 
 /** Operations of one round; each costs a call of up to 6 s, all are under way at once. */
 const ROUND = 50;
-const LOOK_EVERY_MS = 5_000;
+const LOOK_EVERY_MS = 1_000;
 
 type Applied<O> = OutgoingKind<O> & { readonly applyWord: ApplyWord<O> };
 type Batch = readonly { readonly payload: Uint8Array }[];

@@ -22,6 +22,8 @@ import {
 export const OUTGOING_LEASE_MS = 9_000;
 /** Rails asks a silent rail far more often by itself; the follow-up is for what rails cannot know. */
 export const CHECK_EVERY_MS = 120_000;
+/** The same where nobody knows whether the call arrived: sending again asks first, and sends what is not there. */
+const CHECK_UNKNOWN_MS = 1_000;
 /** Retry-After of a rail that can't be reached. */
 const UNAVAILABLE_RETRY_S = 5;
 
@@ -176,6 +178,7 @@ async function conclude<O extends OutgoingOperation, Draft>(
 ): Promise<O | Refusal> {
   if ("word" in answer) {
     const { word } = answer;
+    if (answer.kind === "unknown") await kind.table.checkWithin(rooms.pool, operation.id, CHECK_UNKNOWN_MS);
     if (newsFor(operation, word) !== "mispay") return await kind.apply(rooms, operation, word, lease);
     // The money is noted first; it ends no run, for the operation itself is still to be accepted.
     const noted = await kind.apply(rooms, operation, word, null);

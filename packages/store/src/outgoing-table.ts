@@ -67,6 +67,8 @@ export type OutgoingTable<O> = {
     db: Queryable,
     options: { readonly limit: number; readonly again_ms: number; readonly account?: string },
   ): Promise<O[]>;
+  /** Lets the first look after an operation be due so soon. */
+  checkWithin(db: Queryable, id: string, ms: number): Promise<void>;
 };
 
 /** The table of one kind; `read` makes of a row what the room knows. */
@@ -113,6 +115,13 @@ export function outgoingTable<O extends Stored>(noun: string, read: (row: Row) =
     takeDue: async (db, { limit, again_ms, account }) => {
       const { rows } = await db.query<Row>(dueText(table), [limit, again_ms, account ?? null]);
       return rows.map(read);
+    },
+    checkWithin: async (db, id, ms) => {
+      await db.query(
+        `update ${table} p set check_at = least(p.check_at, now_of(p.account, p.mode) + $2 * interval '1 millisecond')
+          where p.id = $1`,
+        [id, ms],
+      );
     },
   };
 }

@@ -226,3 +226,19 @@ test("news: a return that is heard without its success ends as one that was hear
   assert.deepEqual(await stateAfter("alone", "returned"), usual);
   assert.deepEqual(await stateAfter("late", "returned", "success"), usual);
 });
+
+test("create_payout: one of which nobody knows whether it arrived is looked after at once, others after two minutes", async () => {
+  for (const [outcome, seconds] of [
+    [AttemptOutcome.UNKNOWN, 1],
+    [AttemptOutcome.PENDING, 120],
+  ] as const) {
+    room.rails.script = () => ({ outcome });
+    const caller = callerOf("po", { idempotency_key: `look ${seconds}` });
+    const { id } = good(await createPayout(room.rooms, payoutRequest(), caller)).operation;
+    const { rows } = await room.db.pool.query<{ status: string; seconds: number }>(
+      `select status, round(extract(epoch from check_at - created_at))::integer as seconds from payouts where id = $1`,
+      [id],
+    );
+    assert.deepEqual(rows, [{ status: "pending", seconds }]);
+  }
+});
