@@ -22,10 +22,10 @@ import {
 } from "./house.ts";
 
 /**
- * Ten seconds by the lease of the killed runner, or by that of rails and the look after it; some more where whoever took
- * over met a room that was not up again yet.
+ * Ten seconds by the lease of the killed runner, or by that of rails and the look after it; once more where whoever took
+ * over met a room that was not up again yet, since a take-over that fails keeps its lease.
  */
-const RESUMED_WITHIN_MS = 20_000;
+const RESUMED_WITHIN_MS = 22_000;
 /** Slow enough for one key's limit. */
 const LOOK_MS = 300;
 const FUNDED = 10_000_000;

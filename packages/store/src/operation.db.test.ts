@@ -14,7 +14,7 @@ import {
   tellUnfinished,
 } from "./claims.ts";
 import { again, age, claimed, claimRequest, LEASE_MS, other_payload } from "./claims-testing.ts";
-import { beginTogether, sweepOnce } from "./operation.ts";
+import { beginTogether } from "./operation.ts";
 import { transact } from "./pool.ts";
 import { type TestDatabase, testDatabase } from "./testing.ts";
 
@@ -150,26 +150,4 @@ test("leases: of many those stand that nobody took over, and only those end", as
     ),
     ["replayed", "concurrent_request", "replayed"],
   );
-});
-
-test("sweep: what fails is given back, with a pause that grows by a second with each lease up to a lease's length", async () => {
-  const wanted = claimRequest();
-  await claimed(db.pool, wanted);
-  await age(db.pool, wanted.operation_id, LEASE_MS + 1_000);
-  const pauses: number[] = [];
-  for (let tries = 0; tries < 12; tries += 1) {
-    const told: unknown[] = [];
-    const log = { error: (_fields: object, sentence: string) => told.push(sentence) };
-    await sweepOnce(db.pool, LEASE_MS, async () => Promise.reject(new Error("the neighbour is away")), log);
-    assert.equal(told.length, 1);
-    const { rows } = await db.pool.query<{ pause_s: number; is_free: boolean }>(
-      `select round(extract(epoch from due_at - lease_until))::integer as pause_s, lease_until <= clock_timestamp() as is_free
-         from claims where operation_id = $1`,
-      [wanted.operation_id],
-    );
-    assert.equal(rows[0]?.is_free, true, "a merchant's retry goes on at once");
-    pauses.push(rows[0]?.pause_s ?? -1);
-    await age(db.pool, wanted.operation_id, LEASE_MS);
-  }
-  assert.deepEqual(pauses, [2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9, 9]);
 });

@@ -22,8 +22,6 @@ import { type Loop, startLoop } from "./sweeper.ts";
 /** A crash is noticed within lease + grace + this: 9 s + 1 s at most leave no more. */
 const SWEEP_EVERY_MS = 500;
 const SWEEP_LIMIT = 100;
-/** A take-over that failed waits this long for each lease that there was. */
-const PAUSE_STEP_MS = 1_000;
 
 /** Creations of one transaction: bounds how long it holds its locks. */
 const BATCH = 100;
@@ -150,9 +148,8 @@ export async function underLease<T>(pool: Pool, lease: Lease, steps: () => Promi
 }
 
 /**
- * Takes over what a crash or a silent merchant left behind and runs `resume` for each. One that fails is tried again after
- * a pause that grows by a second with each lease and ends at a lease's length: a neighbour that only restarts costs an
- * operation a moment, one that stays away meets no storm.
+ * Takes over what a crash or a silent merchant left behind and runs `resume` for each. One that fails keeps its lease:
+ * the lease's length is the pause before the next try.
  */
 export function startOperationSweeper(options: {
   readonly pool: Pool;
@@ -179,11 +176,8 @@ export async function sweepOnce(
   const due = await transact(pool, (tx) => dueClaims(tx, { limit: SWEEP_LIMIT, lease_ms }));
   await Promise.all(
     due.map((claimed) =>
-      resume(claimed).catch(async (error: unknown) => {
-        const { operation_id, lease_no } = claimed;
-        log.error({ err: error, operation: operation_id }, "an interrupted operation could not go on yet");
-        // Where even this fails, the lease runs out by itself.
-        await yieldLease(pool, operation_id, lease_no, Math.min(lease_ms, lease_no * PAUSE_STEP_MS)).catch(() => false);
+      resume(claimed).catch((error: unknown) => {
+        log.error({ err: error, operation: claimed.operation_id }, "an interrupted operation could not go on yet");
       }),
     ),
   );
