@@ -13,6 +13,8 @@ import { eachOf, outgoingWordOf } from "./rail-news.ts";
 /** Operations of one round; each costs a call of up to 6 s, all are under way at once. */
 const ROUND = 50;
 const LOOK_EVERY_MS = 1_000;
+/** The pause after a look that brought nothing to light; longer than the 6 s of a call. */
+const LOOK_AGAIN_MS = 7_000;
 
 type Applied<O> = OutgoingKind<O> & { readonly applyWord: ApplyWord<O> };
 type Batch = readonly { readonly payload: Uint8Array }[];
@@ -104,7 +106,12 @@ async function lookAfter<O extends OutgoingOperation>(
   rooms: OutgoingRooms,
   operation: O,
 ): Promise<void> {
-  const answer = await rooms.rails.send(operation, `follow-up-${operation.id}`);
+  const again = () => kind.table.checkWithin(rooms.pool, operation.id, LOOK_AGAIN_MS);
+  const answer = await rooms.rails.send(operation, `follow-up-${operation.id}`).catch(async (error: unknown) => {
+    await again();
+    throw error;
+  });
+  if (answer.kind === "unknown") await again();
   if (answer.kind === "word" && answer.word.says !== "accept")
     await kind.applyWord(rooms, operation, answer.word, null);
 }

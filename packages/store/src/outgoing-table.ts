@@ -67,7 +67,7 @@ export type OutgoingTable<O> = {
     db: Queryable,
     options: { readonly limit: number; readonly again_ms: number; readonly account?: string },
   ): Promise<O[]>;
-  /** Lets the first look after an operation be due so soon. */
+  /** Lets the next look after an operation be due so soon, or after a quarter of the time since it changed if that is longer. */
   checkWithin(db: Queryable, id: string, ms: number): Promise<void>;
 };
 
@@ -118,7 +118,9 @@ export function outgoingTable<O extends Stored>(noun: string, read: (row: Row) =
     },
     checkWithin: async (db, id, ms) => {
       await db.query(
-        `update ${table} p set check_at = least(p.check_at, now_of(p.account, p.mode) + $2 * interval '1 millisecond')
+        `update ${table} p
+            set check_at = least(p.check_at, now_of(p.account, p.mode) + greatest(
+                  $2 * interval '1 millisecond', (now_of(p.account, p.mode) - p.updated_at) / 4))
           where p.id = $1`,
         [id, ms],
       );

@@ -15,8 +15,8 @@ import { appendEvents } from "@cauri/store/outbox";
 import { type Tx, transact } from "@cauri/store/pool";
 import { applyWord, type Rooms, reread } from "./apply.ts";
 import { decideCreation } from "./creation.ts";
-import { type Answer, acceptedBy, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
-import { findPayment, insertPayments, type NewPayment } from "./store.ts";
+import { type Answer, acceptedBy, mayGoOn, newsOf, ownWord, type Payment, RESTING } from "./payment.ts";
+import { checkWithin, findPayment, insertPayments, type NewPayment } from "./store.ts";
 import { eventOf } from "./view.ts";
 
 /** The route's deadline of 8 s and one second more (wire.md). */
@@ -24,8 +24,8 @@ export const LEASE_MS = 9_000;
 const ROUTE = "POST /v1/payments";
 const KIND = "payment";
 const DEFAULT_EXPIRY_S = 3_600;
-/** An interrupted payment is brought to its rail by us only so long after its creation: a later prompt would surprise the payer. */
-const GO_ON_MS = 600_000;
+/** How soon a payment is looked after whose call may not have reached its rail; rails itself asks as soon. */
+const CHECK_UNKNOWN_MS = 1_000;
 /** Retry-After of a rail that can't be reached. */
 const UNAVAILABLE_RETRY_S = 5;
 
@@ -185,8 +185,8 @@ async function resumePayment(
 
 /** Past its expiry a payment is only asked for, never sent; by the sweeper no later than a merchant would retry. */
 function isTooLate({ clocks }: Creation, payment: Payment, why: Resumed): boolean {
-  const now = clocks.now(payment.account, payment.mode).getTime();
-  return now >= payment.expires_at.getTime() || (why === "sweep" && now >= payment.created_at.getTime() + GO_ON_MS);
+  const now = clocks.now(payment.account, payment.mode);
+  return now >= payment.expires_at || (why === "sweep" && !mayGoOn(payment, now));
 }
 
 async function conclude(
@@ -200,6 +200,7 @@ async function conclude(
     case "word":
     case "unknown": {
       const { word } = answer;
+      if (answer.kind === "unknown") await checkWithin(rooms.pool, payment.id, CHECK_UNKNOWN_MS);
       if (newsOf(payment, word) !== "mispay") return await applyWord(rooms, payment, word, lease);
       // The money is noted first; it ends no run, for the payment itself is still to be accepted.
       const noted = await applyWord(rooms, payment, word, null);

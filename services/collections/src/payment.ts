@@ -9,6 +9,8 @@ import type { Verdict } from "@cauri/money/posting";
 /** How long a silent rail is asked after a payment's expiry before it counts as unpaid, and how often. */
 export const SILENCE_LIMIT_MS = 3_600_000;
 export const ASK_AGAIN_MS = 30_000;
+/** An interrupted payment is brought to its rail by us only so long after its creation: a later prompt would surprise the payer. */
+const GO_ON_MS = 600_000;
 
 /**
  * `mispay` is a success that is not this payment's: another amount or currency. The money is booked to suspense for an
@@ -184,6 +186,11 @@ export function follow(news: PaymentNews, verdict: Verdict): "write" | "post_lat
   if (verdict === "hold_captured") return news === "settle" ? "write" : "settle";
   if (news === "settle") return "post_late";
   return news === "accept" ? "ask" : "write";
+}
+
+/** Whether a payment may still be brought to its rail without its merchant having asked again. */
+export function mayGoOn({ created_at, expires_at }: Payment, now: Date): boolean {
+  return now < expires_at && now.getTime() < created_at.getTime() + GO_ON_MS;
 }
 
 /** What becomes of a payment at its expiry, or at a later asking, by the rail's answer. */

@@ -321,6 +321,47 @@ test("expiry: a silent rail keeps it pending for an hour, then it is expired and
   assert.deepEqual([status, books.available], ["success", 9_850n]);
 });
 
+test("follow-up: a call that may not have arrived is sent again within seconds, then the payment rests until its expiry", async () => {
+  const account = "acct_lost_call";
+  room.rails.script = () => ({ outcome: AttemptOutcome.UNKNOWN, paymentUrl: undefined });
+  const { id, status } = await room.create({}, { account });
+  assert.equal(status, "pending");
+  assert.equal(await expireAll(room.rooms, account), 0, "not at once");
+  const collected = room.rails.collected;
+  await advance(account, 1_001);
+  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal(await expireAll(room.rooms, account), 0, "still unknown: looked at again after a pause");
+  // The rail is found to have nothing, so that the next call is the first that arrives.
+  room.rails.attempts.delete(id);
+  room.rails.script = () => ({ outcome: AttemptOutcome.PENDING, paymentUrl: "https://pay.example/lost" });
+  await advance(account, 8_100);
+  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal(room.rails.collected, collected + 2);
+  assert.deepEqual(
+    [(await stateOf(room, id)).status, (await stateOf(room, id)).payment_url],
+    ["pending", "https://pay.example/lost"],
+  );
+  await advance(account, HOUR_MS - 60_000);
+  assert.equal(await expireAll(room.rooms, account), 0, "what the rail has is not looked at before its expiry");
+  await room.tellNews(room.rails.say({ id }, "success"));
+  const { books, events } = await stateOf(room, id);
+  assert.deepEqual([books.available, books.pending, events.at(-1)], [9_850n, 0n, "payment.success"]);
+});
+
+test("follow-up: ten minutes after its creation a payment is only asked for, and expires unpaid", async () => {
+  const account = "acct_never_sent";
+  room.rails.script = () => ({ outcome: AttemptOutcome.UNKNOWN });
+  const { id } = await room.create({}, { account });
+  room.rails.attempts.delete(id);
+  const collected = room.rails.collected;
+  await advance(account, 600_001);
+  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.deepEqual([(await stateOf(room, id)).status, room.rails.collected], ["pending", collected]);
+  await advance(account, HOUR_MS + 1);
+  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.deepEqual([(await stateOf(room, id)).failure_code, room.rails.collected], ["expired", collected]);
+});
+
 test("expiry: an interrupted payment past its time is asked for, never sent", async () => {
   const account = "acct_past";
   room.rails.script = () => ({ outcome: AttemptOutcome.REFUSED });

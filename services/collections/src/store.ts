@@ -256,14 +256,40 @@ export async function listPayments(
   return { ...page, payments: page.rows.map(paymentOf) };
 }
 
+/** Lets a payment be looked after so soon: nobody knows whether its call reached the rail. */
+export async function checkWithin(db: Queryable, payment_id: string, ms: number): Promise<void> {
+  await db.query(
+    `update payments p set check_at = least(p.check_at, now_of(p.account, p.mode) + $2 * interval '1 millisecond')
+      where p.id = $1`,
+    [payment_id, ms],
+  );
+}
+
+/** The rail has it after all: what it gave to charge the payer with is kept, and the next look is at its expiry. */
+export async function awaitExpiry(db: Queryable, payment_id: string, offer: Offer): Promise<void> {
+  await db.query(
+    `update payments
+        set check_at = expires_at, rail = coalesce(rail, $2), payment_url = coalesce(payment_url, $3),
+            deep_link = coalesce(deep_link, $4), qr = coalesce(qr, $5)
+      where id = $1 and status = 'pending' and check_at < expires_at`,
+    [payment_id, offer.rail, offer.payment_url, offer.deep_link, offer.qr],
+  );
+}
+
 /**
- * Payments whose expiry is to be looked at, of one account or of all; each is put off by `again_ms`, so that one sweeper
- * at a time has it and a crash only delays it. Offsets are never negative: what is due by real time is due anyway, the
- * rest belongs to the accounts that moved their test clock.
+ * Payments that are to be looked at, of one account or of all: at their expiry, or before it where their outcome is not
+ * known. Each is put off by `again_ms`, before its expiry by `look_again_ms` or a quarter of the time since it changed, so
+ * that one sweeper at a time has it and a crash only delays it. Offsets are never negative: what is due by real time is due anyway, the rest belongs to the
+ * accounts that moved their test clock.
  */
 export async function takeDueChecks(
   tx: Queryable,
-  options: { readonly limit: number; readonly again_ms: number; readonly account?: string },
+  options: {
+    readonly limit: number;
+    readonly again_ms: number;
+    readonly look_again_ms: number;
+    readonly account?: string;
+  },
 ): Promise<Payment[]> {
   const { rows } = await tx.query<Row>(
     `with due as (
@@ -278,13 +304,15 @@ export async function takeDueChecks(
          where c.offset_ms > 0 and ($3::text is null or c.account = $3)
          limit $1))
      update payments p
-        set check_at = now_of(p.account, p.mode) + $2 * interval '1 millisecond'
+        set check_at = now_of(p.account, p.mode) + interval '1 millisecond'
+              * case when p.expires_at <= now_of(p.account, p.mode) then $2::float8
+                     else greatest($4::float8, 250 * extract(epoch from now_of(p.account, p.mode) - p.updated_at)) end
       where p.id in (select q.id from payments q
                       where q.id in (select id from due) and q.status = 'pending'
                         and q.check_at <= now_of(q.account, q.mode)
                       for update skip locked)
      returning *`,
-    [options.limit, options.again_ms, options.account ?? null],
+    [options.limit, options.again_ms, options.account ?? null, options.look_again_ms],
   );
   return rows.map(paymentOf);
 }
