@@ -3,14 +3,17 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { followUpAll } from "@cauri/events/outgoing-follow";
 import { newId } from "@cauri/money/ids";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import type { CreateRefundRequest } from "@cauri/proto/ts/cauri/collections/v1/refunds";
 import { AttemptOutcome } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import type { Caller } from "@cauri/rpc/caller";
+import { setOffset } from "@cauri/store/clock";
+import { transact } from "@cauri/store/pool";
 import { reread } from "./apply.ts";
 import type { Payment } from "./payment.ts";
-import { createRefund } from "./refund-create.ts";
+import { createRefund, refundKind } from "./refund-create.ts";
 import { refunds } from "./refund-store.ts";
 import { ACCOUNT, callerOf, mortal, openTestRoom, type TestRoom, tell } from "./testing.ts";
 
@@ -252,6 +255,29 @@ test("create_refund: refused by the rail it waits for its retry, ten minutes at 
     assert.deepEqual([status, failure_code, books.pending], ["failed", "operator_unavailable", 0n]);
     assert.deepEqual([events, of], [["refund.failed"], ["success", 0n, 0n]]);
   }
+});
+
+test("follow-up: a refund that nobody knows of is looked after within a second, and soon again while rails is away", async () => {
+  const account = "acct_refund_lost";
+  room.rails.script = () => ({ outcome: AttemptOutcome.SUCCESS, ...PAID });
+  await room.create({}, { account });
+  const payment = await room.create({}, { account });
+  room.rails.script = () => ({ outcome: AttemptOutcome.UNKNOWN });
+  const { id, status } = await refund({ paymentId: payment.id }, { account });
+  assert.equal(status, "pending");
+  const look = async (at_ms: number) => {
+    await transact(room.db.pool, (tx) => setOffset(tx, account, BigInt(at_ms)));
+    return await followUpAll(refundKind, room.rooms.refunding, account);
+  };
+  // What its call came to is not known at first, then rails can't say, then it answers that it was given back.
+  room.rails.attempts.delete(id);
+  room.rails.script = () => {
+    throw new Error("rails is away");
+  };
+  assert.deepEqual([await look(500), await look(1_501), await look(2_000)], [0, 1, 0]);
+  room.rails.script = () => ({ outcome: AttemptOutcome.SUCCESS, railAmountMinor: GROSS, railCurrency: "XOF" });
+  assert.deepEqual([await look(10_000), await look(200_000)], [1, 0]);
+  assert.equal((await refunds.find(room.db.pool, id))?.status, "success");
 });
 
 test("create_refund: another account's payment is as if unknown", async () => {
