@@ -1,12 +1,13 @@
 // Reads of payments: one by its id in a closed loop, and deep pages of a list of many, with and without a status. The
 // list is written straight into the room's table, by statements that its own counting triggers see.
 
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { handles, type Merchant, merchant, paymentBody } from "../test/house.ts";
 import { drive, openKeys, printCpu, printSamples, RATE_LIMIT } from "./bench-load.ts";
 import { cpuOf, machine, percentile } from "./measure.ts";
-import { analyse } from "./profile.ts";
+import { analyse, printProfiles } from "./profile.ts";
 import { Sentence } from "./sentence.ts";
 import { beginTestRun } from "./test-run.ts";
 
@@ -22,23 +23,28 @@ type Load = {
   readonly connections: number;
   readonly seconds: number;
   readonly warm_up: number;
+  /** Payments in the list whose pages are read; with 0 only reads by id are measured. */
   readonly rows: number;
+  readonly profile: string;
 };
 
 export async function benchReads(args: readonly string[]): Promise<void> {
   const load = readLoad(args);
   console.log(`machine  ${machine()}`);
   // With a window of a second a closed loop of reads does not meet the limit.
-  const run = await beginTestRun("bench", { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_RATE_WINDOW_S: "1" });
+  const profile = load.profile === "" ? {} : { CAURI_PROFILE: load.profile };
+  const settings = { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_RATE_WINDOW_S: "1", ...profile };
+  const run = await beginTestRun("bench", settings);
   try {
     const account = await merchant("Bench of reads");
     const made = await account.test.post("/v1/payments", paymentBody("01"));
     if (made.status !== 201) throw new Error(`the payment was refused: ${made.status} ${made.text}`);
     await readById(account, made.body.id as string, load, run.pid);
-    await readPages(account.test.key, account.account_id, made.body.id as string, load);
+    if (load.rows > 0) await readPages(account.test.key, account.account_id, made.body.id as string, load);
   } finally {
     await run.end();
   }
+  if (load.profile !== "") printProfiles(load.profile);
 }
 
 function readLoad(args: readonly string[]): Load {
@@ -49,19 +55,25 @@ function readLoad(args: readonly string[]): Load {
       seconds: { type: "string", default: "10" },
       "warm-up": { type: "string", default: "10" },
       rows: { type: "string", default: "1000000" },
+      profile: { type: "string", default: "" },
     },
   });
   const number = (name: "connections" | "seconds" | "warm-up" | "rows") => {
     const value = Number(values[name]);
-    if (!Number.isInteger(value) || value < 1) throw new Sentence(`--${name} must be a whole number from 1.`);
+    const least = name === "rows" ? 0 : 1;
+    if (!Number.isInteger(value) || value < least)
+      throw new Sentence(`--${name} must be a whole number from ${least}.`);
     return value;
   };
-  if (number("rows") < LEAST_ROWS) throw new Sentence(`--rows must be at least ${LEAST_ROWS}: one in ten has failed.`);
+  const rows = number("rows");
+  if (rows > 0 && rows < LEAST_ROWS)
+    throw new Sentence(`--rows must be 0 or at least ${LEAST_ROWS}: one in ten has failed.`);
   return {
     connections: number("connections"),
     seconds: number("seconds"),
     warm_up: number("warm-up"),
-    rows: number("rows"),
+    rows,
+    profile: values.profile === "" ? "" : resolve(values.profile),
   };
 }
 

@@ -2,7 +2,7 @@
 // Whatever follows from an operation (ledger transfers, events, attempts) gets an id derived from it,
 // so that a step run twice names the same thing twice.
 
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomFillSync } from "node:crypto";
 
 /** Crockford's base32: no I, L, O, U, so that a person can read an id aloud. Its order is the order of the bytes. */
 export const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -47,10 +47,25 @@ export const ID_BODY_LENGTH = 26;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const TIME_BYTES = 6;
 const UUID_BYTES = 16;
+/** The 26 characters hold 130 bits: the two in front of the UUID are zero. */
+const EMPTY_BITS = 2;
+const CHARACTER_BITS = 5;
+/** The value of each character by its code; an id's form is checked before. */
+const VALUES = Uint8Array.from({ length: 128 }, (_, code) => Math.max(0, CROCKFORD.indexOf(String.fromCharCode(code))));
+
+/** Random bytes are fetched for so many ids at once: the call into the system costs more than everything else here. */
+const chance = Buffer.alloc(256 * UUID_BYTES);
+let used = chance.length;
 
 /** Mints an id whose first 48 bits are `now_ms` and whose other 74 free bits are random. */
 export function newId(prefix: IdPrefix, now_ms: number): string {
-  const bytes = randomBytes(UUID_BYTES);
+  if (used === chance.length) {
+    randomFillSync(chance);
+    used = 0;
+  }
+  // Each stretch of chance serves one id, so that it may be written over in its place.
+  const bytes = chance.subarray(used, used + UUID_BYTES);
+  used += UUID_BYTES;
   bytes.writeUIntBE(Math.trunc(now_ms), 0, TIME_BYTES);
   return `${prefix}_${encodeBody(stamp(bytes, 7))}`;
 }
@@ -87,7 +102,7 @@ export function deriveId(prefix: IdPrefix, parent: string, step: string): string
 
 function derive(parent: string, step: string): Buffer {
   // NUL separates the two, so that ("a", "bc") and ("ab", "c") are different steps.
-  const digest = createHash("sha256").update(`${parent}\0${step}`).digest().subarray(0, UUID_BYTES);
+  const digest = hash("sha256", `${parent}\0${step}`, "buffer").subarray(0, UUID_BYTES);
   if (hasBody(parent)) bytesOf(parent).copy(digest, 0, 0, TIME_BYTES);
   return stamp(digest, 8);
 }
@@ -100,11 +115,14 @@ function stamp(bytes: Buffer, version: 7 | 8): Buffer {
 }
 
 function encodeBody(bytes: Buffer): string {
-  let rest = (bytes.readBigUInt64BE(0) << 64n) | bytes.readBigUInt64BE(8);
   let body = "";
-  for (let i = 0; i < ID_BODY_LENGTH; i += 1) {
-    body = CROCKFORD.charAt(Number(rest & 31n)) + body;
-    rest >>= 5n;
+  let held = 0;
+  let bits = EMPTY_BITS;
+  for (let at = 0; at < UUID_BYTES; at += 1) {
+    held = ((held & 31) << 8) | bytes.readUInt8(at);
+    for (bits += 8; bits >= CHARACTER_BITS; bits -= CHARACTER_BITS) {
+      body += CROCKFORD.charAt((held >>> (bits - CHARACTER_BITS)) & 31);
+    }
   }
   return body;
 }
@@ -116,11 +134,18 @@ function hasBody(id: string): boolean {
 function bytesOf(id: string): Buffer {
   const body = id.slice(id.lastIndexOf("_") + 1);
   if (!ID_BODY.test(body)) throw new Error(`not an internal id: ${JSON.stringify(id)}`);
-  let value = 0n;
-  for (const character of body) value = (value << 5n) | BigInt(CROCKFORD.indexOf(character));
   const bytes = Buffer.alloc(UUID_BYTES);
-  bytes.writeBigUInt64BE(value >> 64n, 0);
-  bytes.writeBigUInt64BE(value & 0xffff_ffff_ffff_ffffn, 8);
+  let held = 0;
+  let bits = -EMPTY_BITS;
+  let filled = 0;
+  for (let at = 0; at < ID_BODY_LENGTH; at += 1) {
+    held = ((held & 255) << CHARACTER_BITS) | (VALUES[body.charCodeAt(at)] ?? 0);
+    bits += CHARACTER_BITS;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes.writeUInt8((held >>> bits) & 255, filled);
+    filled += 1;
+  }
   return bytes;
 }
 
