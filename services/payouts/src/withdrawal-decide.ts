@@ -109,7 +109,12 @@ export async function sweepApproval(rooms: Withdrawing, due: DueClaim): Promise<
 
 /** An approved one whose rail did not take it, or a processing one whose end did not come. */
 export async function lookAfterWithdrawal(rooms: Withdrawing, withdrawal: Withdrawal): Promise<void> {
-  const answer = await rooms.rails.send(withdrawal, `follow-up-${withdrawal.id}`);
+  const request_id = `follow-up-${withdrawal.id}`;
+  if (withdrawal.amount_minor === 0n) {
+    await send(rooms, withdrawal, null, request_id, false);
+    return;
+  }
+  const answer = await rooms.rails.send(withdrawal, request_id);
   const is_new = "word" in answer && (withdrawal.status === "approved" || answer.word.says !== "accept");
   if (is_new) await take(rooms, withdrawal, answer, null);
 }
@@ -220,7 +225,7 @@ async function approve(
 async function send(
   rooms: Withdrawing,
   withdrawal: Withdrawal,
-  lease: Lease,
+  lease: Lease | null,
   request_id: string,
   give_up: boolean,
 ): Promise<Withdrawal> {

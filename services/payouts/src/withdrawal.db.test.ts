@@ -158,6 +158,25 @@ test("approve_withdrawal: net 0 is paid at once, no rail is asked; a suspended a
   assert.deepEqual(await stateOf(id), { status: "paid", failure_code: null, books, sent: 0 });
 });
 
+test("approve_withdrawal: net 0, interrupted anywhere and looked after before it is swept: no rail is asked", async () => {
+  room.terms.fee = { percentBps: 0, fixedMinor: AMOUNT };
+  room.rooms.withdrawal_terms.forget("");
+  const { rooms, effects } = mortal(room.rooms, Number.POSITIVE_INFINITY);
+  good(await approveWithdrawal(rooms, { id: await request() }, "req"));
+  for (let dies_before = 1; dies_before <= effects(); dies_before += 1) {
+    const id = await request();
+    await assert.rejects(approveWithdrawal(mortal(room.rooms, dies_before).rooms, { id }, "req"), /dead/);
+    await room.db.pool.query("update withdrawals set check_at = created_at where id = $1", [id]);
+    await followUpWithdrawals(room.rooms, ACCOUNT);
+    await room.sweep();
+    await approveWithdrawal(room.rooms, { id }, "req");
+    const books = { moved: { [OURS]: -10_000, fees: 10_000 }, held: 0 };
+    assert.deepEqual(await stateOf(id), { status: "paid", failure_code: null, books, sent: 0 });
+  }
+  room.terms.fee = { percentBps: 100, fixedMinor: 0n };
+  room.rooms.withdrawal_terms.forget("");
+});
+
 test("approve_withdrawal: a rail that does not take it is tried again, and given up after ten minutes", async () => {
   room.rails.script = () => ({ outcome: AttemptOutcome.UNAVAILABLE });
   const [tried, given_up] = [await request(), await request()];
