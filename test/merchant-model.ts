@@ -5,15 +5,22 @@ import assert from "node:assert/strict";
 import type { Word } from "./merchant-rails.ts";
 import { ODD_MINOR } from "./merchant-rails.ts";
 
-export type Kind = "payment" | "payout" | "refund" | "transfer" | "rebalance";
+export type Kind = "payment" | "payout" | "refund" | "withdrawal" | "transfer" | "rebalance";
+
+/** What operators may have decided about a withdrawal request; an answer that was not heard leaves more than one. */
+export type Decided = "requested" | "rejected" | "approved";
 
 /** An operation as the merchant sees it after everything has come to rest. */
 export type Seen = {
   readonly kind: Kind;
   readonly id: string;
+  readonly reference: string;
   readonly status: string;
+  /** Of a withdrawal: what was asked for, of which the fee is taken. */
   readonly amount_minor: bigint;
   readonly fee_minor: bigint;
+  /** Of a withdrawal: where the settlement account is. */
+  readonly platform_id: string;
   /** The payment that a refund gives back. */
   readonly payment_id?: string;
   readonly refunded_minor?: bigint;
@@ -25,10 +32,25 @@ export type Books = Map<string, { posted: bigint; debits_pending: bigint; credit
 export const HOME = "plt_mtn_ci";
 export const AWAY = "plt_orange_ci";
 
-/** The states in which an operation may rest once the rail has said these words and all of them were heard, in any order. */
-export function restingStates(kind: Kind, words: readonly Word[]): readonly string[] {
+/** What the rail and the operators of the house have had to say about an operation. */
+export type Said = {
+  readonly words: readonly Word[];
+  /** Rails was told never to send it: by an operator who cancelled, or because nothing took it for ten minutes. */
+  readonly withheld: "cancelled" | "given up" | null;
+  readonly decided: ReadonlySet<Decided>;
+};
+
+/** The states in which an operation may rest once all that was said of it was heard, in any order. */
+export function restingStates(one: Seen, { words, withheld, decided }: Said): readonly string[] {
   const said = (word: Word) => words.includes(word);
+  const { kind } = one;
   if (kind === "transfer" || kind === "rebalance") return ["success"];
+  if (kind === "withdrawal") {
+    // A rail hears only of what was approved.
+    const others = words.length > 0 ? [] : [...decided].filter((end) => end !== "approved");
+    return decided.has("approved") ? [...others, ...sentStates(one, words)] : others;
+  }
+  if (withheld === "cancelled") return ["cancelled"];
   // No rail ever took it: after ten minutes it was given up.
   if (words.length === 0) return ["failed"];
   if (kind === "payment") {
@@ -41,10 +63,19 @@ export function restingStates(kind: Kind, words: readonly Word[]): readonly stri
   return [said("failed") ? "failed" : "pending"];
 }
 
+/** The ends of an approved withdrawal; one whose fee takes all of it goes to no rail. */
+function sentStates({ amount_minor, fee_minor }: Seen, words: readonly Word[]): readonly string[] {
+  const said = (word: Word) => words.includes(word);
+  if (amount_minor === fee_minor) return words.length === 0 ? ["paid"] : [];
+  if (words.length === 0) return ["failed"];
+  if (said("success")) return said("failed") ? ["paid", "failed"] : ["paid"];
+  return [said("failed") ? "failed" : "processing"];
+}
+
 /** Books what an operation at rest has done; `odd` says whether money over another amount was heard in time. */
 export function book(books: Books, account: string, seen: Seen, words: readonly Word[], odd: boolean): void {
-  const { kind, status, amount_minor: amount, fee_minor: fee } = seen;
-  const [mine, float, suspense] = [`merchant:${account}:${HOME}`, `float:${HOME}`, `suspense:${HOME}`];
+  const { kind, status, amount_minor: amount, fee_minor: fee, platform_id: there } = seen;
+  const [mine, float, suspense] = [`merchant:${account}:${HOME}`, `float:${there}`, `suspense:${there}`];
   const post = (debit: string, credit: string, sum: bigint) => {
     at(books, debit).posted -= sum;
     at(books, credit).posted += sum;
@@ -68,12 +99,27 @@ export function book(books: Books, account: string, seen: Seen, words: readonly 
       if (is_open) hold(mine, float, amount);
       if (is_open) hold(mine, "fees", fee);
       if (status === "failed" && words.includes("success")) post(suspense, float, amount);
-      if (status === "failed" || is_open) return;
+      if (status === "failed" || status === "cancelled" || is_open) return;
       post(mine, float, amount);
       post(mine, "fees", fee);
       if (status === "refunded") post(float, mine, amount);
       if (kind === "refund" && words.includes("returned")) post(float, suspense, amount);
       return;
+    case "withdrawal": {
+      const net = amount - fee;
+      const crosses = there !== HOME;
+      const through = crosses ? `interplatform:${HOME}` : float;
+      if (odd) post(suspense, float, ODD_MINOR);
+      if (status === "processing") hold(mine, through, net);
+      if (status === "processing") hold(mine, "fees", fee);
+      if (status === "failed" && words.includes("success")) post(suspense, float, net);
+      if (status !== "paid") return;
+      post(mine, through, net);
+      post(mine, "fees", fee);
+      if (crosses) post(`interplatform:${there}`, float, net);
+      if (words.includes("returned")) post(float, suspense, net);
+      return;
+    }
     case "transfer":
       post(mine, `merchant:${receiverOf(account)}:${HOME}`, amount);
       return;
@@ -98,9 +144,11 @@ export function checkTold({ kind, status, id }: Seen, told: readonly string[]): 
       pending: /^$/,
       success: /^payout.success$/,
       failed: /^payout.failed$/,
+      cancelled: /^payout.cancelled$/,
       refunded: /^payout.success payout.refunded$/,
     },
     refund: { pending: /^$/, success: /^refund.success$/, failed: /^refund.failed$/ },
+    withdrawal: { requested: /^$/, rejected: /^$/, processing: /^$/, paid: /^$/, failed: /^$/ },
     transfer: { success: /^$/ },
     rebalance: { success: /^$/ },
   };

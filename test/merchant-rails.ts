@@ -7,6 +7,7 @@ import {
   AttemptOutcome,
   type CollectResponse,
   type RailsServiceService,
+  SendKind,
   type SendRequest,
 } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import type { Handlers } from "@cauri/rpc/server";
@@ -15,8 +16,8 @@ import type { Handlers } from "@cauri/rpc/server";
 export type Word = "pending" | "success" | "failed" | "cancelled" | "returned" | "odd";
 
 export type Plan = {
-  /** Answers before the rail takes it: certainly nothing is there. */
-  readonly turned_away: readonly ("refused" | "unavailable")[];
+  /** Answers before the rail takes it: certainly nothing is there, or (lost) nobody knows, and nothing is. */
+  readonly turned_away: readonly ("refused" | "unavailable" | "lost")[];
   /** The call is taken, and its answer says nothing. */
   readonly is_unknown: boolean;
   /** What it says, the first with its answer. */
@@ -28,15 +29,19 @@ export const ODD_MINOR = 7n;
 
 export type Attempt = {
   readonly references: Set<string>;
+  /** As it was ordered last. */
+  order: Order;
   /** Words said so far; none: it was not taken. */
   said: number;
   turned_away: number;
+  /** The last call did not arrive, which only an asking tells. */
+  is_lost: boolean;
   is_withheld: boolean;
   failure_code: string | undefined;
 };
 
 export type News = { readonly id: string; readonly payload: Uint8Array; heard: boolean };
-type Order = Pick<SendRequest, "operationId" | "reference" | "amountMinor">;
+type Order = Pick<SendRequest, "operationId" | "reference" | "amountMinor" | "platformId">;
 
 const OUTCOMES = {
   pending: AttemptOutcome.PENDING,
@@ -47,23 +52,32 @@ const OUTCOMES = {
   returned: AttemptOutcome.RETURNED,
 } as const satisfies Record<Word, AttemptOutcome>;
 
+const UNKNOWN: CollectResponse = { outcome: AttemptOutcome.UNKNOWN, rail: "mtn_momo", version: 0n };
+
 export class PlannedRails {
   readonly plans = new Map<string, Plan>();
   readonly attempts = new Map<string, Attempt>();
   readonly news: News[] = [];
-  readonly #orders = new Map<string, Order>();
+  /** By operation that goes out, the id under which its destination was handed to the vault. */
+  readonly kept = new Map<string, string>();
 
   handlers(): Partial<Handlers<typeof RailsServiceService>> {
     return {
       keepPayer: async () => ({ phone: "+22507*****00" }),
-      keepDestination: async () => ({ type: "mobile_wallet", phone: "+22507*****00" }),
+      keepDestination: async ({ operationId }) => this.#keep(operationId, operationId),
+      copyDestination: async ({ operationId, keptAs }) => this.#keep(operationId, keptAs),
       collect: async (order) => this.#take(order),
-      send: async (order) => this.#take(order),
+      send: async (order) => {
+        const { operationId: id, kind } = order;
+        if (kind === SendKind.PAYOUT && !this.kept.has(id)) throw new Error(`nobody said where ${id} goes`);
+        return this.#take(order);
+      },
       withhold: async ({ order, failureCode }) => {
         if (order === undefined) throw new Error("a Withhold names no order");
         const attempt = this.#attemptOf(order);
-        if (attempt.said === 0) Object.assign(attempt, { is_withheld: true, failure_code: failureCode });
-        return this.#known(order.operationId);
+        const is_possible = attempt.said === 0 && !attempt.is_lost && !attempt.is_withheld;
+        if (is_possible) Object.assign(attempt, { is_withheld: true, failure_code: failureCode });
+        return attempt.is_lost ? UNKNOWN : this.#known(order.operationId);
       },
       ask: async ({ operationId }) => this.#known(operationId),
     };
@@ -84,6 +98,11 @@ export class PlannedRails {
     return this.#planOf(id).words.slice(0, this.attempts.get(id)?.said ?? 0);
   }
 
+  #keep(id: string, kept_as: string) {
+    this.kept.set(id, kept_as);
+    return { type: "mobile_wallet", phone: "+22507*****00" };
+  }
+
   #take(order: Order): CollectResponse {
     const { operationId: id, reference } = order;
     const attempt = this.#attemptOf(order);
@@ -92,26 +111,31 @@ export class PlannedRails {
     const away = turned_away[attempt.turned_away];
     if (away !== undefined) {
       attempt.turned_away += 1;
+      attempt.is_lost = away === "lost";
+      if (attempt.is_lost) return UNKNOWN;
       const outcome = away === "refused" ? AttemptOutcome.REFUSED : AttemptOutcome.UNAVAILABLE;
       return { outcome, rail: "", version: 0n };
     }
     attempt.references.add(reference);
+    attempt.is_lost = false;
     attempt.said = 1;
     this.#tell(id, words[0] ?? "pending", 1);
-    return is_unknown ? { outcome: AttemptOutcome.UNKNOWN, rail: "mtn_momo", version: 0n } : this.#known(id);
+    return is_unknown ? UNKNOWN : this.#known(id);
   }
 
   #attemptOf(order: Order): Attempt {
     const { operationId: id } = order;
     const known = this.attempts.get(id) ?? {
       references: new Set<string>(),
+      order,
       said: 0,
       turned_away: 0,
+      is_lost: false,
       is_withheld: false,
       failure_code: undefined,
     };
     this.attempts.set(id, known);
-    this.#orders.set(id, order);
+    known.order = order;
     return known;
   }
 
@@ -147,7 +171,7 @@ export class PlannedRails {
   #detailsOf(id: string, word: Word): Partial<CollectResponse> {
     if (word === "failed") return { failureCode: "account_blocked" };
     if (word !== "success" && word !== "odd") return {};
-    const amount = word === "odd" ? ODD_MINOR : this.#orders.get(id)?.amountMinor;
+    const amount = word === "odd" ? ODD_MINOR : this.attempts.get(id)?.order.amountMinor;
     return { railCurrency: "XOF", ...(amount === undefined ? {} : { railAmountMinor: amount }) };
   }
 

@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { applyOutgoingNews } from "@cauri/events/outgoing-follow";
+import { applyOutgoingNews, followUpAll } from "@cauri/events/outgoing-follow";
 import { openOutgoingLedger } from "@cauri/events/outgoing-ledger";
 import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { openTerms } from "@cauri/events/terms";
@@ -24,6 +24,7 @@ import { sweepOnce } from "@cauri/store/operation";
 import type { Pool } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
 import type { Creation } from "../services/collections/src/create.ts";
+import { expireAll } from "../services/collections/src/expiry.ts";
 import { openLedger as openPaymentLedger } from "../services/collections/src/ledger.ts";
 import { applyNews } from "../services/collections/src/news.ts";
 import { openRails } from "../services/collections/src/rails.ts";
@@ -32,6 +33,7 @@ import { sweep as sweepCollections } from "../services/collections/src/sweep.ts"
 import { startEngine } from "../services/ledger/src/engine.ts";
 import { ledgerService } from "../services/ledger/src/service.ts";
 import { payoutKind } from "../services/payouts/src/create.ts";
+import { applyNews as applyPayoutNews, followUpWithdrawals } from "../services/payouts/src/follow-up.ts";
 import { openLedger as openPayoutLedger } from "../services/payouts/src/ledger.ts";
 import { openPlaces } from "../services/payouts/src/movement-create.ts";
 import type { PayoutRooms } from "../services/payouts/src/service.ts";
@@ -43,6 +45,10 @@ import { type News, PlannedRails } from "./merchant-rails.ts";
 const TOKEN = "house";
 const SILENT = logger("collections", "silent");
 const FINGERPRINT_KEY = "a fingerprint key for tests";
+/** A withdrawal costs this, whatever its amount. */
+export const WITHDRAWAL_FEE = 150n;
+export const PAYOUT_FEE_BPS = 100n;
+const PAYMENT_FEE_BPS = 150n;
 
 /** `dies`: nothing from the n-th effect on reaches anyone. `loses`: the n-th call is done, its answer is not heard. */
 export type Fate = { readonly how: "dies" | "loses"; readonly at: number } | null;
@@ -52,8 +58,18 @@ export type Process = {
   readonly payouts: PayoutRooms;
 };
 
+/** Where an account settles, and whether its withdrawals have a price: without one they are closed. */
+export type Settling = {
+  readonly prices_withdrawals: boolean;
+  readonly to: { readonly platform_id: string; readonly kept_as: string } | null;
+};
+
 export type MerchantRooms = {
   readonly rails: PlannedRails;
+  /** By account, as the room of accounts would say. */
+  readonly settling: Map<string, Settling>;
+  /** What loops have logged and gone over: nothing but interruptions may be among it. */
+  readonly faults: unknown[];
   readonly collections: Pool;
   readonly payouts: Pool;
   readonly ledger: Pool;
@@ -74,13 +90,14 @@ export async function openRooms(): Promise<MerchantRooms> {
   );
   assert.ok(collections !== undefined && payouts !== undefined && ledger !== undefined && webhooks !== undefined);
   const rails = new PlannedRails();
+  const settling: MerchantRooms["settling"] = new Map();
   const server = await startServer({
     room: "neighbours",
     settings: { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: TOKEN, CAURI_DRAIN_MS: 100 },
     services: [
       ledgerService({ pool: ledger.pool, engine: startEngine({ pool: ledger.pool }) }),
       partly(RailsServiceService, rails.handlers()),
-      partly(ReferenceServiceService, REFERENCE),
+      partly(ReferenceServiceService, referenceOf(settling)),
     ],
     log: SILENT,
   });
@@ -92,12 +109,21 @@ export async function openRooms(): Promise<MerchantRooms> {
   };
   const clocks = await openClocks(collections.pool);
   const pools = { collections: collections.pool, payouts: payouts.pool };
+  const faults: unknown[] = [];
+  const log = logger("collections", "silent");
+  log.error = (fields: unknown) => {
+    // Alarms carry no error.
+    const { err } = fields as { readonly err?: unknown };
+    if (err !== undefined && !isInterruption(err)) faults.push(err);
+  };
   return {
     rails,
+    settling,
+    faults,
     ...pools,
     ledger: ledger.pool,
     webhooks: webhooks.pool,
-    start: (fate) => startProcess(clients, pools, clocks, fate),
+    start: (fate) => startProcess(clients, pools, clocks, log, fate),
     close: async () => {
       clocks.close();
       for (const client of Object.values(clients)) client.closeChannel();
@@ -117,10 +143,11 @@ function startProcess(
   clients: Clients,
   pools: { readonly collections: Pool; readonly payouts: Pool },
   clocks: Creation["clocks"],
+  log: Creation["log"],
   fate: Fate,
 ): Process {
   const { guard, guardPool } = guards(fate);
-  const shared = { log: SILENT, fingerprint_key: FINGERPRINT_KEY };
+  const shared = { log, fingerprint_key: FINGERPRINT_KEY };
   const sending = guard(openSending(clients.rails));
   const pool = guardPool(pools.collections);
   const books = openPayoutLedger(clients.ledger);
@@ -195,6 +222,23 @@ export async function sweepAll({ collections, payouts }: MerchantRooms, process:
   for (const error of errors) if (!isInterruption(error)) throw error;
 }
 
+/** The follow-up of both rooms, with everything due of this account whose end did not come. */
+export async function lookAfter({ collections, payouts }: MerchantRooms, process: Process, account: string) {
+  const due = (pool: Pool, table: string, states: readonly string[]) =>
+    pool.query(`update ${table} set check_at = created_at where account = $1 and status = any($2::text[])`, [
+      account,
+      states,
+    ]);
+  await due(payouts, "payouts", ["pending"]);
+  await due(payouts, "withdrawals", ["approved", "processing"]);
+  await due(collections, "refunds", ["pending"]);
+  await due(collections, "payments", ["pending"]);
+  await interrupted(() => followUpAll(payoutKind, process.payouts, account));
+  await interrupted(() => followUpWithdrawals(process.payouts, account));
+  await interrupted(() => followUpAll(refundKind, process.collections.refunding, account));
+  await interrupted(() => expireAll(process.collections, account));
+}
+
 /** Delivers a batch to the consumers of both rooms; what an interruption stopped is delivered again later. */
 export async function hear(process: Process, batch: readonly News[]): Promise<void> {
   const of = (prefix: string) => batch.filter(({ id }) => id.startsWith(prefix));
@@ -205,7 +249,7 @@ export async function hear(process: Process, batch: readonly News[]): Promise<vo
       batch: of("re_"),
       apply: (news: readonly News[]) => applyOutgoingNews(refundKind, collections.refunding, news),
     },
-    { batch: of("po_"), apply: (news: readonly News[]) => applyOutgoingNews(payoutKind, payouts, news) },
+    { batch: [...of("po_"), ...of("wr_")], apply: (news: readonly News[]) => applyPayoutNews(payouts, news) },
   ];
   for (const consumer of consumers) {
     if (consumer.batch.length === 0) continue;
@@ -231,32 +275,49 @@ export function isInterruption(error: unknown): boolean {
 }
 
 const RAILS = [{ rail: "mtn_momo", needsPhone: false }];
+const SETTLEMENT = { type: "mobile_wallet", phone: "+22507*****00" };
 const PLACE = { platformKnown: true, holdsAsset: true, isOpen: true };
 
-const REFERENCE: Partial<Handlers<typeof ReferenceServiceService>> = {
-  getTerms: async ({ operation }) => ({
-    assetKnown: true,
-    platformKnown: true,
-    corridorKnown: true,
-    isOpen: true,
-    minAmountMinor: 1n,
-    maxAmountMinor: 2_000_000n,
-    rails: RAILS,
-    fee: { percentBps: operation === FeeOperation.COLLECTION ? 150 : 100, fixedMinor: 0n },
-    country: "CI",
-    currency: "XOF",
-    scale: 0,
-    merchantName: "Shop",
-    destinationTypes: ["mobile_wallet"],
-  }),
-  getPlaces: async ({ platformIds }) => ({
-    assetKnown: true,
-    currency: "XOF",
-    scale: 0,
-    places: platformIds.map(() => PLACE),
-    canReceive: true,
-  }),
-};
+function referenceOf(settling: MerchantRooms["settling"]): Partial<Handlers<typeof ReferenceServiceService>> {
+  const of = (account: string) => settling.get(account) ?? assert.fail(`nothing is known of ${account}`);
+  return {
+    getTerms: async ({ operation }, { caller }) => ({
+      assetKnown: true,
+      platformKnown: true,
+      corridorKnown: true,
+      isOpen: true,
+      minAmountMinor: 1n,
+      maxAmountMinor: 2_000_000n,
+      rails: RAILS,
+      fee: feeOf(operation, of(caller.account)),
+      country: "CI",
+      currency: "XOF",
+      scale: 0,
+      merchantName: "Shop",
+      destinationTypes: ["mobile_wallet"],
+    }),
+    getPlaces: async ({ platformIds }) => ({
+      assetKnown: true,
+      currency: "XOF",
+      scale: 0,
+      places: platformIds.map(() => PLACE),
+      canReceive: true,
+    }),
+    getSettlement: async (_, { caller }) => {
+      const { to } = of(caller.account);
+      const destination = to === null ? undefined : SETTLEMENT;
+      return { isActive: true, isLive: false, platformId: to?.platform_id, keptAs: to?.kept_as, destination };
+    },
+  };
+}
+
+function feeOf(operation: FeeOperation, { prices_withdrawals }: Settling) {
+  if (operation === FeeOperation.WITHDRAWAL) {
+    return prices_withdrawals ? { percentBps: 0, fixedMinor: WITHDRAWAL_FEE } : undefined;
+  }
+  const bps = operation === FeeOperation.COLLECTION ? PAYMENT_FEE_BPS : PAYOUT_FEE_BPS;
+  return { percentBps: Number(bps), fixedMinor: 0n };
+}
 
 /** A neighbour of which the rooms call only some RPCs. */
 function partly<D extends Definition>(definition: D, handlers: Partial<Handlers<D>>): Service {

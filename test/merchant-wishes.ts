@@ -1,10 +1,10 @@
-// What one merchant wishes and what befalls it, at random: creations alone and at once, what the rail will say of each, news
-// in any order, interruptions.
+// What one merchant wishes and what befalls it, at random: creations alone and at once, what operators decide and what the
+// rail will say of each, news in any order, interruptions.
 
 import fc from "fast-check";
-import type { Kind } from "./merchant-model.ts";
+import { AWAY, HOME, type Kind } from "./merchant-model.ts";
 import type { Plan, Word } from "./merchant-rails.ts";
-import type { Fate } from "./merchant-rooms.ts";
+import { type Fate, WITHDRAWAL_FEE } from "./merchant-rooms.ts";
 
 /** What a merchant asks for; amounts are small beside what payments bring, so that some fit and some don't. */
 export type Wish = {
@@ -22,8 +22,15 @@ export type Step =
   | { readonly do: "create"; readonly wishes: readonly Wish[]; readonly fate: Fate }
   | { readonly do: "retry"; readonly which: number; readonly fate: Fate }
   | { readonly do: "sweep"; readonly fate: Fate }
+  /** Operators decide about a withdrawal request, several of them at once, or about a payout that has not left. */
+  | { readonly do: "decide"; readonly which: number; readonly says: readonly Verdict[]; readonly fate: Fate }
+  | { readonly do: "cancel"; readonly which: number; readonly fate: Fate }
+  | { readonly do: "settle"; readonly platform_id: string }
+  | { readonly do: "look"; readonly fate: Fate }
   | { readonly do: "speak"; readonly which: number }
   | { readonly do: "hear"; readonly which: readonly number[]; readonly fate: Fate };
+
+export type Verdict = "approve" | "reject";
 
 const words = (kind: Kind): fc.Arbitrary<readonly Word[]> =>
   fc.constantFrom<readonly Word[]>(
@@ -44,20 +51,41 @@ const words = (kind: Kind): fc.Arbitrary<readonly Word[]> =>
         ] as const)),
   );
 
+function amount(kind: Kind): fc.Arbitrary<bigint> {
+  if (kind === "payment") return fc.bigInt({ min: 2_000n, max: 9_000n });
+  const some = fc.bigInt({ min: 100n, max: 5_000n });
+  if (kind !== "withdrawal") return some;
+  // Less than its fee, just its fee, so that nothing goes out, or more.
+  return fc.oneof({ weight: 6, arbitrary: some }, fc.constant(WITHDRAWAL_FEE), fc.constant(WITHDRAWAL_FEE - 1n));
+}
+
 export const wish: fc.Arbitrary<Wish> = fc
-  .constantFrom<Kind>("payment", "payout", "payout", "refund", "refund", "refund", "transfer", "rebalance")
+  .constantFrom<Kind>(
+    "payment",
+    "payout",
+    "payout",
+    "refund",
+    "refund",
+    "refund",
+    "withdrawal",
+    "withdrawal",
+    "transfer",
+    "rebalance",
+  )
   .chain((kind) =>
     fc.record({
       kind: fc.constant(kind),
-      amount_minor:
-        kind === "payment" ? fc.bigInt({ min: 2_000n, max: 9_000n }) : fc.bigInt({ min: 100n, max: 5_000n }),
+      amount_minor: amount(kind),
       of: fc.nat(5),
       is_partial: fc.boolean(),
       named_by: fc.constantFrom("key" as const, "key" as const, "client_ref" as const, "nothing" as const),
       plan: fc.record({
         turned_away: fc.oneof(
           { weight: 4, arbitrary: fc.constant([]) },
-          fc.array(fc.constantFrom("refused" as const, "unavailable" as const), { minLength: 1, maxLength: 2 }),
+          fc.array(fc.constantFrom<Plan["turned_away"][number]>("refused", "unavailable", "lost"), {
+            minLength: 1,
+            maxLength: 2,
+          }),
         ),
         is_unknown: fc.boolean(),
         words: words(kind),
@@ -86,6 +114,24 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("retry" as const), which: fc.nat(20), fate }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("sweep" as const), fate }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("decide" as const),
+      which: fc.nat(20),
+      says: fc.array(fc.constantFrom<Verdict>("approve", "approve", "approve", "reject"), {
+        minLength: 1,
+        maxLength: 3,
+      }),
+      fate,
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("cancel" as const), which: fc.nat(20), fate }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("settle" as const), platform_id: fc.constantFrom(HOME, AWAY) }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("look" as const), fate }) },
   { weight: 4, arbitrary: fc.record({ do: fc.constant("speak" as const), which: fc.nat(20) }) },
   {
     weight: 4,
