@@ -1,13 +1,15 @@
 // What a database row may hold of a secret: AES-256-GCM under a key that comes from configuration and never from the
 // database. Rails' vault and the webhook secrets use this one piece.
 
-import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
+import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, randomFillSync } from "node:crypto";
 
 const ALGORITHM = "aes-256-gcm";
 const KEY_BYTES = 32;
 /** The nonce length that GCM is specified for; at random it is safe for 2^32 seals under one key. */
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
+/** Random bytes are drawn for so many nonces at once: a call of the generator costs more than the bytes. */
+const NONCES_AT_ONCE = 256;
 /** Leads every sealed text, so that another form can be told apart one day. */
 const FORM = 1;
 const KEY_ID = /^[A-Za-z0-9._-]{1,32}$/;
@@ -27,11 +29,12 @@ export type Cipher = {
  */
 export function openCipher(keys: string): Cipher {
   const [current, ring] = parseKeys(keys);
+  const head = Buffer.concat([Buffer.of(FORM, current.id.length), Buffer.from(current.id, "latin1")]);
+  const nextNonce = openNonces();
   return {
     keyId: current.id,
     seal(plain, context) {
-      const nonce = randomBytes(NONCE_BYTES);
-      const head = Buffer.concat([Buffer.of(FORM, current.id.length), Buffer.from(current.id, "latin1")]);
+      const nonce = nextNonce();
       const cipher = createCipheriv(ALGORITHM, current.key, nonce).setAAD(associated(head, context));
       return Buffer.concat([head, nonce, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
     },
@@ -54,13 +57,27 @@ export function openCipher(keys: string): Cipher {
   };
 }
 
+/** Nonces out of random bytes of which each serves once. */
+function openNonces(): () => Buffer {
+  const drawn = Buffer.alloc(NONCES_AT_ONCE * NONCE_BYTES);
+  let at = drawn.length;
+  return () => {
+    if (at === drawn.length) {
+      randomFillSync(drawn);
+      at = 0;
+    }
+    at += NONCE_BYTES;
+    return drawn.subarray(at - NONCE_BYTES, at);
+  };
+}
+
 /** The head is authenticated as well, so that nobody can make a row name another key. */
 function associated(head: Buffer, context: string): Buffer {
   return Buffer.concat([head, Buffer.from(context, "utf8")]);
 }
 
-function parseKeys(text: string): [{ id: string; key: Buffer }, Map<string, Buffer>] {
-  const ring = new Map<string, Buffer>();
+function parseKeys(text: string): [{ id: string; key: KeyObject }, Map<string, KeyObject>] {
+  const ring = new Map<string, KeyObject>();
   for (const [place, entry] of text.split(",").entries()) {
     const split = entry.indexOf(":");
     const id = entry.slice(0, split).trim();
@@ -70,7 +87,7 @@ function parseKeys(text: string): [{ id: string; key: Buffer }, Map<string, Buff
     if (key.length !== KEY_BYTES)
       throw new Error(`CAURI_VAULT_KEYS: the key "${id}" must be ${KEY_BYTES} bytes in base64`);
     if (ring.has(id)) throw new Error(`CAURI_VAULT_KEYS: the key "${id}" is there twice`);
-    ring.set(id, key);
+    ring.set(id, createSecretKey(key));
   }
   const [first] = ring;
   if (first === undefined) throw new Error("CAURI_VAULT_KEYS: at least one id:base64 is needed");

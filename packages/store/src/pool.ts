@@ -138,13 +138,26 @@ async function survivingStalePlans<T>(send: () => Promise<T>): Promise<T> {
 
 /** Runs the work in a transaction, again after a serialization failure or a deadlock. */
 export function transact<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
-  return inSpan("transaction", { kind: "client", within: true, attributes: SQL }, () => retried(pool, work));
+  return retried(() => runOnce(pool, BEGIN, work));
 }
 
-async function retried<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+/** A transaction of one statement, which leaves in one packet and is answered by one; again after a deadlock as well. */
+export function single<T extends pg.QueryResultRow = pg.QueryResultRow>(
+  pool: Pool,
+  text: string,
+  values: readonly unknown[],
+): Promise<{ rows: T[]; rowCount: number | null }> {
+  return retried(() => pool.query<T>(text, values as unknown[]));
+}
+
+function retried<T>(run: () => Promise<T>): Promise<T> {
+  return inSpan("transaction", { kind: "client", within: true, attributes: SQL }, () => untilUnopposed(run));
+}
+
+async function untilUnopposed<T>(run: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await runOnce(pool, BEGIN, work);
+      return await run();
     } catch (error) {
       const again = CONFLICTS.includes(codeOf(error)) || codeOf(error) === STALE_PLAN;
       if (attempt === MAX_ATTEMPTS || !again) throw error;

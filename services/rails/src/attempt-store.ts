@@ -3,10 +3,20 @@
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
-import type { Queryable, Tx } from "@cauri/store/pool";
-import type { AttemptKind, AttemptState, Handoff, NewsSource, RailAnswer } from "./attempt.ts";
+import { type Pool, type Queryable, single, type Tx } from "@cauri/store/pool";
+import {
+  type AttemptKind,
+  type AttemptState,
+  attemptMoves,
+  type Handoff,
+  type NewsSource,
+  pollDelay_s,
+  type RailAnswer,
+} from "./attempt.ts";
 import { dueRows } from "./due.ts";
 
+/** When the rail is asked first, from the sending on; before its lease is over it is the sender's alone. */
+const FIRST_POLL_S = pollDelay_s("pending", 0);
 /** Longer than a call (5 s) with its two transactions, shorter than the 9 s lease of the room that calls. */
 const LEASE_MS = 7_000;
 
@@ -59,7 +69,11 @@ export type NewAttempt = Pick<
   | "expires_at"
 >;
 
-const READ = `select a.*, coalesce(a.lease_until > clock_timestamp(), false) as leased, now_of(a.account, a.mode) as now
+const READ = `select a.operation_id, a.kind, a.account, a.mode, a.reference, a.amount_minor, a.asset_id, a.currency, a.scale,
+                     a.platform_id, a.expires_at, a.state, a.rail, a.connector, a.is_pinned, a.payment_url, a.deep_link, a.qr,
+                     a.failure_code, a.rail_amount_minor, a.rail_currency, a.odd_amount_minor, a.odd_currency, a.version,
+                     a.lease_no, a.polls, coalesce(a.lease_until > clock_timestamp(), false) as leased,
+                     now_of(a.account, a.mode) as now
                 from attempts a`;
 
 /** Writes the attempt down unless it is, and locks it: of many callers one goes on at a time. */
@@ -68,8 +82,8 @@ export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt>
     {
       name: "attempt_insert",
       text: `insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale,
-                                   platform_id, expires_at, kind, state, created_at, updated_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'ready', now_of($2, $3), now_of($2, $3))
+                                   platform_id, expires_at, kind, state, created_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'ready', now_of($2, $3))
              on conflict (operation_id) do nothing`,
     },
     [
@@ -91,28 +105,35 @@ export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt>
   return locked;
 }
 
+/** A new attempt that is written down as being sent, and the sealed details that the vault has under its own id. */
+export type Opened = { readonly attempt: Attempt; readonly sealed: Buffer | null };
+
 /**
- * Writes new attempts down as being sent, under a lease each, and answers them by operation; what is there already is
- * left alone, and missing in the answer.
+ * Writes new attempts down as being sent, under a lease each, and answers them by operation. What is there already is left
+ * alone, and missing in the answer; so is what would be sent to nobody knows where.
  */
 export async function openSending(
   tx: Tx,
   attempts: readonly { readonly attempt: NewAttempt; readonly rail: string; readonly connector: string }[],
-): Promise<Map<string, bigint>> {
+): Promise<Map<string, Opened>> {
   const text = (of: (attempt: NewAttempt) => string) => pgTextArray(attempts.map(({ attempt }) => of(attempt)));
-  const { rows } = await tx.query<{ operation_id: string; lease_no: bigint }>(
-    `insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id,
-                           expires_at, rail, connector, kind, state, sends, lease_no, lease_until, next_poll_at,
-                           created_at, updated_at)
-     select n.*, 'sending', 1, 1, clock_timestamp() + $14 * interval '1 millisecond',
-            now_of(n.account, n.mode) + $14 * interval '1 millisecond', now_of(n.account, n.mode), now_of(n.account, n.mode)
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::smallint[],
-                   $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[])
-         as n (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id, expires_at,
-               rail, connector, kind)
-      order by n.operation_id
-     on conflict (operation_id) do nothing
-     returning operation_id, lease_no`,
+  const { rows } = await tx.query<{ operation_id: string; lease_no: bigint; now: Date; sealed: Buffer | null }>(
+    `with opened as (
+       insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id,
+                             expires_at, rail, connector, kind, state, sends, lease_no, lease_until, next_poll_at, created_at)
+       select n.*, 'sending', 1, 1, clock_timestamp() + $14 * interval '1 millisecond',
+              t.now + $15 * interval '1 second', t.now
+         from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::smallint[],
+                     $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[])
+           as n (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id, expires_at,
+                 rail, connector, kind),
+              lateral (select now_of(n.account, n.mode) as now offset 0) t
+        where n.kind <> 'payout' or exists (select from vault v where v.operation_id = n.operation_id)
+        order by n.operation_id
+       on conflict (operation_id) do nothing
+       returning operation_id, lease_no, created_at)
+     select o.operation_id, o.lease_no, o.created_at as now, v.sealed
+       from opened o left join vault v on v.operation_id = o.operation_id`,
     [
       text(({ operation_id }) => operation_id),
       text(({ account }) => account),
@@ -128,10 +149,36 @@ export async function openSending(
       pgTextArray(attempts.map(({ connector }) => connector)),
       text(({ kind }) => kind),
       LEASE_MS,
+      FIRST_POLL_S,
     ],
   );
-  return new Map(rows.map(({ operation_id, lease_no }) => [operation_id, lease_no]));
+  const opened = new Map(rows.map(({ operation_id, ...row }) => [operation_id, row]));
+  return new Map(
+    attempts.flatMap(({ attempt, rail, connector }) => {
+      const row = opened.get(attempt.operation_id);
+      if (row === undefined) return [];
+      const { sealed, lease_no, now } = row;
+      return [[attempt.operation_id, { attempt: { ...attempt, ...UNTOLD, rail, connector, lease_no, now }, sealed }]];
+    }),
+  );
 }
+
+/** What a new attempt has that is being sent for the first time. */
+const UNTOLD = {
+  state: attemptMoves.ready.send.to,
+  is_pinned: false,
+  payment_url: null,
+  deep_link: null,
+  qr: null,
+  failure_code: null,
+  rail_amount_minor: null,
+  rail_currency: null,
+  odd_amount_minor: null,
+  odd_currency: null,
+  version: 0n,
+  polls: 0,
+  leased: true,
+} as const;
 
 export async function lockAttempt(tx: Tx, operation_id: string): Promise<Attempt | null> {
   const { rows } = await tx.prepared<Attempt>(
@@ -150,16 +197,13 @@ export async function lockAttempts(tx: Tx, operation_ids: readonly string[]): Pr
   return new Map(rows.map((attempt) => [attempt.operation_id, attempt]));
 }
 
-/** The operations behind references, the names that rails know. */
-export async function operationsOf(
-  tx: Queryable,
-  references: readonly string[],
-): Promise<Map<string, Pick<Attempt, "operation_id" | "kind">>> {
-  const { rows } = await tx.query<{ reference: string; operation_id: string; kind: AttemptKind }>(
-    "select reference, operation_id, kind from attempts where reference = any($1::text[])",
+/** The same by references, the names that rails know; the attempts by reference. */
+export async function lockByReferences(tx: Tx, references: readonly string[]): Promise<Map<string, Attempt>> {
+  const { rows } = await tx.query<Attempt>(
+    `${READ} where a.reference = any($1::text[]) order by a.operation_id for update of a`,
     [pgTextArray(references)],
   );
-  return new Map(rows.map(({ reference, ...operation }) => [reference, operation]));
+  return new Map(rows.map((attempt) => [attempt.reference, attempt]));
 }
 
 export async function readAttempt(db: Queryable, operation_id: string): Promise<Attempt | null> {
@@ -175,12 +219,11 @@ export async function startSending(tx: Tx, attempt: Attempt, rail: string, conne
       text: `update attempts
                 set state = 'sending', rail = $2, connector = $3, sends = sends + 1, lease_no = lease_no + 1, polls = 0,
                     lease_until = clock_timestamp() + $4 * interval '1 millisecond',
-                    next_poll_at = now_of(account, mode) + $4 * interval '1 millisecond',
-                    updated_at = now_of(account, mode)
+                    next_poll_at = now_of(account, mode) + $5 * interval '1 second'
               where operation_id = $1 and state = 'ready'
              returning lease_no`,
     },
-    [attempt.operation_id, rail, connector, LEASE_MS],
+    [attempt.operation_id, rail, connector, LEASE_MS, FIRST_POLL_S],
   );
   return onlyLease(rows);
 }
@@ -190,7 +233,7 @@ export async function takeOver(tx: Tx, attempt: Attempt): Promise<bigint> {
   const { rows } = await tx.query<{ lease_no: bigint }>(
     `update attempts
         set state = 'unknown', is_pinned = true, lease_no = lease_no + 1,
-            lease_until = clock_timestamp() + $2 * interval '1 millisecond', updated_at = now_of(account, mode)
+            lease_until = clock_timestamp() + $2 * interval '1 millisecond'
       where operation_id = $1 and state in ('sending', 'unknown')
      returning lease_no`,
     [attempt.operation_id, LEASE_MS],
@@ -211,7 +254,7 @@ export async function makeReady(tx: Tx, operation_id: string, lease_no: bigint):
 /** Certainly not sent, and never to be; from `ready` alone, under the row's lock. */
 export async function writeWithheld(tx: Tx, operation_id: string, failure_code: FailureCode | null): Promise<void> {
   const { rowCount } = await tx.query(
-    `update attempts set state = 'withheld', failure_code = $2, next_poll_at = null, updated_at = now_of(account, mode)
+    `update attempts set state = 'withheld', failure_code = $2, next_poll_at = null
       where operation_id = $1 and state = 'ready'`,
     [operation_id, failure_code],
   );
@@ -233,47 +276,73 @@ export type Changes = {
   readonly ends_lease: bigint | null;
 };
 
-/** Writes what news made of locked attempts. What the rail gave to pay with is kept from whichever answer had it. */
-export async function writeNews(
-  tx: Tx,
-  news: readonly { readonly attempt: Attempt; readonly changes: Changes }[],
-): Promise<void> {
-  if (news.length === 0) return;
-  const text = (of: (changes: Changes) => string | null) => pgTextArray(news.map(({ changes }) => of(changes)));
-  const number = (of: (changes: Changes) => bigint | number | null) =>
-    pgNumArray(news.map(({ changes }) => of(changes)));
-  await tx.query(
-    `update attempts a
-        set state = m.state, version = m.version, payment_url = coalesce(m.payment_url, a.payment_url),
-            deep_link = coalesce(m.deep_link, a.deep_link), qr = coalesce(m.qr, a.qr), failure_code = m.failure_code,
-            rail_amount_minor = m.rail_amount_minor, rail_currency = m.rail_currency,
-            odd_amount_minor = m.odd_amount_minor, odd_currency = m.odd_currency,
-            next_poll_at = now_of(a.account, a.mode) + m.poll_in_s * interval '1 second',
-            polls = case when a.state = m.state then a.polls else 0 end,
-            is_pinned = a.is_pinned or m.state = 'unknown',
-            lease_until = case when a.lease_no = m.ends_lease then null else a.lease_until end,
-            updated_at = now_of(a.account, a.mode)
-       from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
-                   $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[])
-         as m (operation_id, state, version, payment_url, deep_link, qr, failure_code, rail_amount_minor, rail_currency,
-               odd_amount_minor, odd_currency, poll_in_s, ends_lease)
-      where a.operation_id = m.operation_id`,
-    [
-      pgTextArray(news.map(({ attempt }) => attempt.operation_id)),
-      text(({ state }) => state),
-      number(({ version }) => version),
-      text(({ handoff }) => handoff.payment_url ?? null),
-      text(({ handoff }) => handoff.deep_link ?? null),
-      text(({ handoff }) => handoff.qr ?? null),
-      text(({ failure_code }) => failure_code),
-      number(({ rail_amount_minor }) => rail_amount_minor),
-      text(({ rail_currency }) => rail_currency),
-      number(({ odd_amount_minor }) => odd_amount_minor),
-      text(({ odd_currency }) => odd_currency),
-      number(({ poll_in_s }) => poll_in_s),
-      number(({ ends_lease }) => ends_lease),
-    ],
+export type Changed = { readonly attempt: Attempt; readonly changes: Changes };
+
+/**
+ * Writes what news made of attempts that are still as they were read. What the rail gave to pay with is kept from whichever
+ * answer had it. A first answer leaves the time of the first question: so no index is touched.
+ */
+const WRITE_NEWS = `
+  update attempts a
+     set state = m.state, version = m.version, payment_url = coalesce(m.payment_url, a.payment_url),
+         deep_link = coalesce(m.deep_link, a.deep_link), qr = coalesce(m.qr, a.qr), failure_code = m.failure_code,
+         rail_amount_minor = m.rail_amount_minor, rail_currency = m.rail_currency,
+         odd_amount_minor = m.odd_amount_minor, odd_currency = m.odd_currency,
+         next_poll_at = case when a.state = 'sending' and m.state = 'pending' then a.next_poll_at
+                             when m.poll_in_s is not null
+                             then now_of(a.account, a.mode) + m.poll_in_s * interval '1 second' end,
+         polls = case when a.state = m.state then a.polls else 0 end,
+         is_pinned = a.is_pinned or m.state = 'unknown',
+         lease_until = case when a.lease_no = m.ends_lease then null else a.lease_until end
+    from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+                $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::bigint[],
+                $16::bigint[])
+      as m (operation_id, state, version, payment_url, deep_link, qr, failure_code, rail_amount_minor, rail_currency,
+            odd_amount_minor, odd_currency, poll_in_s, ends_lease, old_state, old_version, lease_no)
+   where a.operation_id = m.operation_id and a.state = m.old_state and a.version = m.old_version and a.lease_no = m.lease_no`;
+
+function writeNewsValues(news: readonly Changed[]): string[] {
+  const text = (of: (changed: Changed) => string | null) => pgTextArray(news.map(of));
+  const number = (of: (changed: Changed) => bigint | number | null) => pgNumArray(news.map(of));
+  return [
+    text(({ attempt }) => attempt.operation_id),
+    text(({ changes }) => changes.state),
+    number(({ changes }) => changes.version),
+    text(({ changes }) => changes.handoff.payment_url ?? null),
+    text(({ changes }) => changes.handoff.deep_link ?? null),
+    text(({ changes }) => changes.handoff.qr ?? null),
+    text(({ changes }) => changes.failure_code),
+    number(({ changes }) => changes.rail_amount_minor),
+    text(({ changes }) => changes.rail_currency),
+    number(({ changes }) => changes.odd_amount_minor),
+    text(({ changes }) => changes.odd_currency),
+    number(({ changes }) => changes.poll_in_s),
+    number(({ changes }) => changes.ends_lease),
+    text(({ attempt }) => attempt.state),
+    number(({ attempt }) => attempt.version),
+    number(({ attempt }) => attempt.lease_no),
+  ];
+}
+
+/** Writes what news made of locked attempts. */
+export async function writeNews(tx: Tx, news: readonly Changed[]): Promise<void> {
+  if (news.length > 0) await tx.query(WRITE_NEWS, writeNewsValues(news));
+}
+
+/**
+ * Writes the rail's first answer, "accepted", into attempts as their sender wrote them, together with their history; answers
+ * which were still so. Another one has been met by a callback or a take-over, and is to be looked at under its lock.
+ */
+export async function writeAccepted(pool: Pool, news: readonly Changed[]): Promise<Set<string>> {
+  const { rows } = await single<{ operation_id: string }>(
+    pool,
+    `with moved as (${WRITE_NEWS} returning a.operation_id, a.account, a.mode, a.rail, m.old_state, m.state)
+     insert into attempt_history (operation_id, source, rail, outcome, from_state, to_state, happened_at)
+     select operation_id, 'call', rail, 'pending', old_state, state, now_of(account, mode) from moved
+     returning operation_id`,
+    writeNewsValues(news),
   );
+  return new Set(rows.map(({ operation_id }) => operation_id));
 }
 
 export type HistoryEntry = {

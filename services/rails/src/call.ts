@@ -45,12 +45,18 @@ async function bounded(
   left_ms: number,
   run: (signal: AbortSignal) => Promise<RailAnswer>,
 ): Promise<RailAnswer> {
-  const signal = AbortSignal.timeout(Math.max(1, Math.min(CALL_TIMEOUT_MS, left_ms)));
+  // A timer that is taken back when the answer is there: a signal of `AbortSignal.timeout` would live on for its 5 s.
+  const ended = new AbortController();
+  const end = () => ended.abort(new DOMException("the call took too long", "TimeoutError"));
+  const timer = setTimeout(end, Math.max(1, Math.min(CALL_TIMEOUT_MS, left_ms)));
+  const { signal } = ended;
   try {
     // The race holds also with a connector that doesn't look at its signal.
     return await Promise.race([run(signal), rejectAtEnd(signal)]);
   } catch (fault) {
     return signal.aborted ? { outcome: "unknown" } : connector.classify(fault);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

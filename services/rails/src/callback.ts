@@ -4,7 +4,7 @@
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Tx, transact } from "@cauri/store/pool";
 import { needsAsking, type RailAnswer } from "./attempt.ts";
-import { operationsOf, pollNow } from "./attempt-store.ts";
+import { type Attempt, lockByReferences, pollNow } from "./attempt-store.ts";
 import { keepCallbacks, lockMatchable, markMatched, type StoredCallback } from "./callback-store.ts";
 import type { House } from "./house.ts";
 import { recordAll } from "./record.ts";
@@ -55,9 +55,12 @@ const take = coalescePer<House, Callback, Result>((house) => ({
 }));
 
 async function takeAll(house: House, tx: Tx, callbacks: readonly Callback[]): Promise<Result[]> {
-  const kept = await keepCallbacks(tx, house.cipher, callbacks);
+  // Both leave in one packet: the attempts of repeated ones are locked in vain, which is rare.
+  const keeping = keepCallbacks(tx, house.cipher, callbacks);
+  const attempts = await lockOf(tx, callbacks);
+  const kept = await keeping;
   const matched = callbacks.filter((_, at) => kept[at] === "matched");
-  const hints = await place(tx, matched);
+  const hints = await place(tx, matched, attempts);
   return callbacks.map((callback, at) => {
     const became = kept[at] ?? "unmatched";
     return became === "matched" ? (hints[matched.indexOf(callback)] ? "hint" : "applied") : became;
@@ -68,27 +71,32 @@ async function takeAll(house: House, tx: Tx, callbacks: readonly Callback[]): Pr
 export async function matchWaiting(house: House): Promise<number> {
   const waiting = await transact(house.pool, async (tx) => {
     const stored = await lockMatchable(tx, house.cipher, MATCHED_AT_ONCE);
+    if (stored.length === 0) return [];
     const callbacks = stored.map((callback) => ({ ...callback, news: unpackNews(callback.raw) }));
     await markMatched(tx, callbacks);
-    return await place(tx, callbacks);
+    return await place(tx, callbacks, await lockOf(tx, callbacks));
   });
   if (waiting.some((is_hint) => is_hint)) house.wakePoller();
   return waiting.length;
 }
 
+function lockOf(tx: Tx, callbacks: readonly Callback[]): Promise<Map<string, Attempt>> {
+  return lockByReferences(tx, [...new Set(callbacks.map(({ reference }) => reference))]);
+}
+
 /**
- * Places callbacks in their attempts, which are there: attempts are never deleted. Answers which of them are hints, upon
- * which the rail is asked: those that nobody signed, and a "no" to what goes out, which only the rail itself may say.
+ * Places callbacks in their attempts, locked and by reference. Answers which of them are hints, upon which the rail is
+ * asked: those that nobody signed, and a "no" to what goes out, which only the rail itself may say.
  */
-async function place(tx: Tx, callbacks: readonly Callback[]): Promise<boolean[]> {
-  if (callbacks.length === 0) return [];
-  const named = await operationsOf(
-    tx,
-    callbacks.map(({ reference }) => reference),
-  );
+async function place(
+  tx: Tx,
+  callbacks: readonly Callback[],
+  attempts: ReadonlyMap<string, Attempt>,
+): Promise<boolean[]> {
   const placed = callbacks.map(({ reference, news }) => {
-    const { operation_id, kind } = named.get(reference) ?? { operation_id: "", kind: "collection" };
-    return { operation_id, news, is_hint: news === null || needsAsking(kind, news) };
+    const attempt = attempts.get(reference);
+    if (attempt === undefined) throw new Error("an attempt is gone: attempts are never deleted");
+    return { ...attempt, news, is_hint: news === null || needsAsking(attempt.kind, news) };
   });
   await pollNow(
     tx,
@@ -99,6 +107,7 @@ async function place(tx: Tx, callbacks: readonly Callback[]): Promise<boolean[]>
     placed.flatMap(({ operation_id, news }) =>
       news === null ? [] : [{ operation_id, answer: news, source: "callback" as const, lease_no: null }],
     ),
+    new Map([...attempts.values()].map((attempt) => [attempt.operation_id, attempt])),
   );
   return placed.map(({ is_hint }) => is_hint);
 }

@@ -19,9 +19,9 @@ import { askCharge, LEAST_CALL_MS, sendCall } from "./call.ts";
 import type { Connector, SentCharge } from "./connector.ts";
 import type { House } from "./house.ts";
 import { callOf, keeperOf, type Order, type RailCall } from "./order.ts";
-import { isFact, recordAnswers, recordHeard, recordTold } from "./record.ts";
+import { isFact, recordAccepted, recordAnswers, recordHeard, recordTold } from "./record.ts";
 import { nextRail } from "./routing.ts";
-import { openVault, openVaults } from "./vault-store.ts";
+import { openSealed, openVault, openVaults } from "./vault-store.ts";
 
 /** How often an attempt that another process sends is looked at. */
 const LOOK_EVERY_MS = 50;
@@ -39,6 +39,8 @@ type SendTask = {
   readonly call: RailCall;
   readonly connector: Connector;
   readonly lease_no: bigint;
+  /** The attempt as this sending wrote it for the first time; null: it had been there. */
+  readonly fresh: Attempt | null;
 };
 type Task =
   | SendTask
@@ -105,12 +107,15 @@ async function openAll(house: House, tx: Tx, orders: readonly Order[]): Promise<
     connector === null ? [] : [{ attempt: order, rail, connector: connector.name }],
   );
   const opened = await openSending(tx, served);
-  const keepers = orders.filter(({ operation_id }) => opened.has(operation_id)).map(keeperOf);
-  const details = await openVaults(tx, house.cipher, keepers);
+  // A refund's details are kept under the id of its collection.
+  const of_others = orders.filter((order) => opened.has(order.operation_id) && keeperOf(order) !== order.operation_id);
+  const others = await openVaults(tx, house.cipher, of_others.map(keeperOf));
   return chosen.map(({ order, rail, connector }) => {
-    const lease_no = opened.get(order.operation_id);
-    if (lease_no === undefined || connector === null) return null;
-    return { do: "send", connector, lease_no, call: callOf(order, rail, details.get(keeperOf(order))) };
+    const { attempt: fresh, sealed } = opened.get(order.operation_id) ?? { attempt: null, sealed: null };
+    if (fresh === null || connector === null) return null;
+    const own = sealed === null ? undefined : openSealed(house.cipher, order.operation_id, sealed);
+    const call = callOf(order, rail, own ?? others.get(keeperOf(order)));
+    return { do: "send", connector, lease_no: fresh.lease_no, call, fresh };
   });
 }
 
@@ -154,14 +159,14 @@ async function decide(
   if (connector === null) return { do: "answer", result: { attempt, nothing_out: last ?? "unavailable" } };
   const details = await openVault(tx, house.cipher, keeperOf(order));
   const lease_no = await startSending(tx, attempt, rail, connector.name);
-  return { do: "send", connector, lease_no, call: callOf(order, rail, details) };
+  return { do: "send", connector, lease_no, call: callOf(order, rail, details), fresh: null };
 }
 
 /** Takes the answer to a call down. A "no" to what goes out counts once the rail, asked by our reference, repeats it. */
 async function settleCall(
   house: House,
   { kind, operation_id, account, mode, reference }: Order,
-  { connector, lease_no, call: { rail } }: SendTask,
+  { connector, lease_no, call: { rail }, fresh }: SendTask,
   answer: RailAnswer,
   left_ms: number,
 ): Promise<Attempt> {
@@ -172,7 +177,9 @@ async function settleCall(
     return await settleUnknown(house, operation_id, lease_no);
   }
   if (answer.outcome === "unknown") return await settleUnknown(house, operation_id, lease_no);
-  return await recordTold(house.pool, { operation_id, answer, source: "call", lease_no });
+  const accepted = answer.outcome === "pending" && fresh !== null;
+  const known = accepted ? await recordAccepted(house.pool, { attempt: fresh, answer }) : null;
+  return known ?? (await recordTold(house.pool, { operation_id, answer, source: "call", lease_no }));
 }
 
 async function settleUnknown(house: House, operation_id: string, lease_no: bigint): Promise<Attempt> {

@@ -5,6 +5,7 @@ import { type Loop, startLoop } from "@cauri/store/sweeper";
 import { pollDue } from "./ask.ts";
 import { matchWaiting } from "./callback.ts";
 import type { House } from "./house.ts";
+import { LETTERS_AT_ONCE } from "./simulator/deliver.ts";
 import type { Simulator } from "./simulator/simulator.ts";
 import { eraseTransient } from "./vault-store.ts";
 
@@ -20,15 +21,18 @@ export type Loops = { readonly wakePoller: () => void; readonly stop: () => Prom
 
 export function startLoops(house: House, simulator: Simulator | null): Loops {
   const { log } = house;
-  const loop = (name: string, every_ms: number, work: () => Promise<number>) =>
-    startLoop({ name, every_ms, log, work: async () => (await work()) > 0 });
+  const loop = (name: string, every_ms: number, work: () => Promise<number>, full = 1) =>
+    startLoop({ name, every_ms, log, work: async () => (await work()) >= full });
   const poller = loop("poller", POLL_MS, () => pollDue(house));
   const all: Loop[] = [
     poller,
     loop("callbacks", MATCH_MS, () => matchWaiting(house)),
     loop("vault", ERASE_MS, () => eraseTransient(house.pool)),
   ];
-  if (simulator !== null) all.push(loop("simulator", SIMULATOR_MS, () => simulator.deliverDue(null)));
+  if (simulator !== null) {
+    // What becomes due meanwhile is told with the next turn: callbacks that leave together share statements everywhere.
+    all.push(loop("simulator", SIMULATOR_MS, () => simulator.deliverDue(null), LETTERS_AT_ONCE));
+  }
   return {
     wakePoller: () => poller.wake(),
     stop: async () => void (await Promise.all(all.map((each) => each.stop()))),

@@ -2,6 +2,7 @@
 // Every source comes through here: the answer to a call, a callback, the answer to a question. Answers of the same moment
 // share a transaction and its statements.
 
+import assert from "node:assert/strict";
 import type { FailureCode } from "@cauri/money/failure";
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, type Tx, transact } from "@cauri/store/pool";
@@ -15,7 +16,7 @@ import {
   type RailAnswer,
   stepOf,
 } from "./attempt.ts";
-import { type Attempt, type Changes, keepHistory, lockAttempts, writeNews } from "./attempt-store.ts";
+import { type Attempt, type Changes, keepHistory, lockAttempts, writeAccepted, writeNews } from "./attempt-store.ts";
 import { type News, tellNews } from "./events.ts";
 
 /** Answers of one transaction, and how many may wait for the next one. */
@@ -39,6 +40,33 @@ export const recordTold = coalescePer<Pool, Told, Attempt>((pool) => ({
   retry_alone: true,
 }));
 
+type Accepted = { readonly attempt: Attempt; readonly answer: RailAnswer & { readonly outcome: "pending" } };
+
+/**
+ * The usual answer to a call that was just sent for the first time: the rail has accepted it, which nobody else needs to be
+ * told. The sender knows the attempt as he wrote it, so that one statement writes all, without a lock before it. Null: it is
+ * so no longer.
+ */
+export const recordAccepted = coalescePer<Pool, Accepted, Attempt | null>((pool) => ({
+  run: (batch) => recordAllAccepted(pool, batch),
+  max_batch: MAX_BATCH,
+  max_waiting: MAX_WAITING,
+  retry_alone: true,
+}));
+
+async function recordAllAccepted(pool: Pool, batch: readonly Accepted[]): Promise<(Attempt | null)[]> {
+  const decided = batch.map(({ attempt, answer }) => {
+    const { changes, news } = decide(attempt, { answer, source: "call", lease_no: attempt.lease_no });
+    assert(changes !== null && news === null, "whoever sends hears that it was accepted");
+    return { attempt, changes };
+  });
+  const inOrder = decided.toSorted((a, b) => (a.attempt.operation_id < b.attempt.operation_id ? -1 : 1));
+  const written = await writeAccepted(pool, inOrder);
+  return decided.map(({ attempt, changes }) =>
+    written.has(attempt.operation_id) ? afterwards(attempt, changes) : null,
+  );
+}
+
 /**
  * Records what a rail says now. Money that came back had arrived before, which may not have been heard: each of the two
  * is told by itself.
@@ -51,17 +79,19 @@ export async function recordHeard(pool: Pool, told: Told): Promise<Attempt> {
   return await recordTold(pool, { ...told, lease_no: null });
 }
 
-/** Records answers in their order; the attempts afterwards, one for each. */
-export async function recordAll(tx: Tx, told: readonly Told[]): Promise<Attempt[]> {
+/** Records answers in their order; the attempts afterwards, one for each. `locked`: those that are locked already. */
+export async function recordAll(
+  tx: Tx,
+  told: readonly Told[],
+  locked?: ReadonlyMap<string, Attempt>,
+): Promise<Attempt[]> {
   const after = new Map<Told, Attempt>();
   // Two answers of one attempt: the second is placed upon what the first has left.
   for (let rest = told; rest.length > 0; rest = rest.filter((one) => !after.has(one))) {
     const round = [...new Map(rest.toReversed().map((one) => [one.operation_id, one])).values()];
-    const locked = await lockAttempts(
-      tx,
-      round.map(({ operation_id }) => operation_id),
-    );
-    const answers = round.map((said) => ({ attempt: lockedOf(locked, said.operation_id), said }));
+    const ids = round.map(({ operation_id }) => operation_id);
+    const standing = rest === told && locked !== undefined ? locked : await lockAttempts(tx, ids);
+    const answers = round.map((said) => ({ attempt: lockedOf(standing, said.operation_id), said }));
     for (const [at, attempt] of recordAnswers(tx, answers).entries()) after.set(round[at] as Told, attempt);
   }
   return told.map((one) => after.get(one) as Attempt);

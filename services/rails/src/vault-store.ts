@@ -5,7 +5,7 @@ import type { Mode } from "@cauri/money/mode";
 import { pgBytesArray, pgTextArray } from "@cauri/store/arrays";
 import type { Cipher } from "@cauri/store/cipher";
 import { coalescePer } from "@cauri/store/coalescer";
-import { type Pool, type Queryable, type Tx, transact } from "@cauri/store/pool";
+import { type Pool, type Queryable, single, type Tx, transact } from "@cauri/store/pool";
 
 /** What no attempt came to need is erased after this time; real time, since it is a promise about people's data. */
 const TRANSIENT_HOURS = 24;
@@ -31,15 +31,16 @@ export async function keepDetails(pool: Pool, cipher: Cipher, owner: Owner, deta
 }
 
 const insertSealed = coalescePer<Pool, Sealed, boolean>((pool) => ({
-  run: (batch) => transact(pool, (tx) => insertAll(tx, batch)),
+  run: (batch) => insertAll(pool, batch),
   max_batch: MAX_BATCH,
   max_waiting: MAX_WAITING,
   retry_alone: true,
 }));
 
 /** Whether each was new. */
-async function insertAll(tx: Tx, batch: readonly Sealed[]): Promise<boolean[]> {
-  const { rows } = await tx.query<{ operation_id: string }>(
+async function insertAll(pool: Pool, batch: readonly Sealed[]): Promise<boolean[]> {
+  const { rows } = await single<{ operation_id: string }>(
+    pool,
     `insert into vault (operation_id, account, mode, retention, key_id, sealed)
      select v.operation_id, v.account, v.mode, v.retention, v.key_id, v.sealed
        from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[])
@@ -130,7 +131,12 @@ export async function openVaults(
     "select operation_id, sealed from vault where operation_id = any($1::text[])",
     [pgTextArray(operation_ids)],
   );
-  return new Map(rows.map(({ operation_id, sealed }) => [operation_id, cipher.open(sealed, place(operation_id))]));
+  return new Map(rows.map(({ operation_id, sealed }) => [operation_id, openSealed(cipher, operation_id, sealed)]));
+}
+
+/** Opens what stands in the vault under this id. */
+export function openSealed(cipher: Cipher, operation_id: string, sealed: Buffer): Buffer {
+  return cipher.open(sealed, place(operation_id));
 }
 
 /** Erases what was kept for an operation that never came; returns how many. */

@@ -38,7 +38,8 @@ export type SimCharge = {
   readonly scale: number;
   readonly state: ChargeState;
   readonly failure_code: FailureCode | null;
-  readonly token: string;
+  /** Names its payment page; null: it has none. */
+  readonly token: string | null;
   readonly payment_url: string | null;
   readonly deep_link: string | null;
   readonly qr: string | null;
@@ -48,6 +49,37 @@ export type SimCharge = {
   readonly cancel_url: string | null;
   readonly expires_at: Date | null;
 };
+
+/** What happens to a charge later, by itself. */
+export type Plan = {
+  readonly news: ChargeNews;
+  /** The state from then on; null: it has it already, and only the telling is left. */
+  readonly becomes: ChargeState | null;
+  /** Times that the callback is sent; 0: the operator stays silent. */
+  readonly copies: 0 | 1 | 2;
+  /** From now on the account's clock. */
+  readonly after_ms: number;
+  /** When it comes back, once its success is told; null: it does not. */
+  readonly return_after_ms: number | null;
+  /** Whoever books it tells it at once. */
+  readonly is_taken: boolean;
+};
+
+/** A charge as it is written, with what its account's clock makes of it. */
+export type Booked = SimCharge & {
+  readonly becomes: ChargeState | null;
+  /** What was scheduled has happened. */
+  readonly is_due: boolean;
+  /** The payer's time is over. */
+  readonly is_over: boolean;
+};
+
+/** The charge as it stands now. What was scheduled is success or its return, which know no failure. */
+export function standing({ becomes, is_due, is_over, ...charge }: Booked): SimCharge {
+  if (becomes !== null && is_due) return { ...charge, state: becomes, failure_code: null };
+  const run_out = is_over && charge.state === "pending" ? nextState(charge.state, "expire") : null;
+  return run_out === null ? charge : { ...charge, state: run_out };
+}
 
 /** Where these news move a charge, or null where no arrow is drawn. */
 export function nextState(state: ChargeState, news: ChargeNews | "expire" | "accept"): ChargeState | null {

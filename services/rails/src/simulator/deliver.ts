@@ -2,16 +2,17 @@
 // not answered with 2xx is repeated a few times; then the operator gives up, and only asking finds the outcome.
 
 import type { Clock } from "@cauri/money/clock";
-import { type Log, type Pool, transact } from "@cauri/store/pool";
+import type { Log, Pool } from "@cauri/store/pool";
 import { Agent, request } from "undici";
 import type { Metrics } from "../metrics.ts";
 import { writeMessage } from "./message.ts";
 import { SIGNATURE_HEADER, signCallback } from "./signature.ts";
-import { delayDeliveries, dueReferences, endDeliveries, type Letter, takeLetters } from "./store.ts";
+import { awaitReturns, delayLetters, endLetters, type Letter, takeLetters } from "./store.ts";
 
 /** Below the 5 s of a call to a rail: row 11 sends its callback within such a call. */
 const TIMEOUT_MS = 3_000;
-const CHARGES_AT_ONCE = 100;
+/** Letters of one turn. */
+export const LETTERS_AT_ONCE = 100;
 /** Keep-alive connections to the gateway; a callback takes a few milliseconds. */
 const CONNECTIONS = 16;
 /** Seconds before the next try; after the last one the operator gives up. */
@@ -28,19 +29,19 @@ export type DeliveryOptions = {
 };
 
 export type Deliveries = {
-  /** One turn: what is due happens in the books, then is told; of how many charges. */
+  /** One turn: what is due is told; how many that were. */
   readonly deliverDue: (account: string | null) => Promise<number>;
-  /** Tells what is due of one charge, now and once. */
-  readonly deliverNow: (reference: string) => Promise<void>;
+  /** Tells, once, what its writer has taken. */
+  readonly deliverNow: (letter: Letter) => Promise<void>;
   readonly close: () => Promise<void>;
 };
 
 export function openDeliveries(options: DeliveryOptions): Deliveries {
   const agent = new Agent({ connections: CONNECTIONS, headersTimeout: TIMEOUT_MS, bodyTimeout: TIMEOUT_MS });
   const url = new URL("/callbacks/simulator", options.callback_url);
-  const post = async ({ event, charge }: Letter): Promise<boolean> => {
-    const body = writeMessage(event, charge);
-    for (let copy = 0; copy < event.copies; copy += 1) {
+  const post = async (letter: Letter): Promise<boolean> => {
+    const body = writeMessage(letter);
+    for (let copy = 0; copy < letter.copies; copy += 1) {
       const signature = signCallback(options.secret, body, options.clock());
       if (!(await postOnce(agent, url, body, signature))) return false;
     }
@@ -48,14 +49,22 @@ export function openDeliveries(options: DeliveryOptions): Deliveries {
   };
   const deliver = async (letters: readonly Letter[]) => {
     const arrived = await Promise.all(letters.map(post));
-    const done = letters.filter(({ event }, at) => arrived[at] === true || event.tries > RETRIES_S.length);
+    const done = letters.filter(({ tries }, at) => arrived[at] === true || tries > RETRIES_S.length);
     const again = letters.filter((letter) => !done.includes(letter));
-    await endDeliveries(
-      options.pool,
-      done.map(({ event }) => event.event_id),
-    );
-    const delays = again.map(({ event }) => ({ event_id: event.event_id, in_s: RETRIES_S[event.tries - 1] ?? 30 }));
-    await delayDeliveries(options.pool, delays);
+    await Promise.all([
+      endLetters(
+        options.pool,
+        done.filter(({ comes_back }) => !comes_back),
+      ),
+      awaitReturns(
+        options.pool,
+        done.filter(({ comes_back }) => comes_back),
+      ),
+      delayLetters(
+        options.pool,
+        again.map((letter) => ({ letter, in_s: RETRIES_S[letter.tries - 1] ?? 30 })),
+      ),
+    ]);
     for (const [at, letter] of letters.entries()) {
       if (arrived[at] === true) options.metrics.simulated("delivered");
       else options.metrics.simulated(done.includes(letter) ? "given_up" : "failed");
@@ -64,17 +73,13 @@ export function openDeliveries(options: DeliveryOptions): Deliveries {
     if (given_up > 0)
       options.log.warn({ given_up }, "the simulator gave callbacks up: their outcome is found by asking");
   };
-  const takeAndDeliver = async (references: readonly string[]) => {
-    if (references.length === 0) return;
-    await deliver(await transact(options.pool, (tx) => takeLetters(tx, references)));
-  };
   return {
     async deliverDue(account) {
-      const references = await dueReferences(options.pool, account, CHARGES_AT_ONCE);
-      await takeAndDeliver(references);
-      return references.length;
+      const letters = await takeLetters(options.pool, account, LETTERS_AT_ONCE);
+      await deliver(letters);
+      return letters.length;
     },
-    deliverNow: (reference) => takeAndDeliver([reference]),
+    deliverNow: (letter) => deliver([letter]),
     close: () => agent.close(),
   };
 }

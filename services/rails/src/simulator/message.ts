@@ -2,8 +2,8 @@
 
 import { type FailureCode, isFailureCode } from "@cauri/money/failure";
 import type { RailAnswer } from "../attempt.ts";
-import type { ChargeNews, SimCharge } from "./charge.ts";
-import type { SimEvent } from "./store.ts";
+import type { ChargeNews } from "./charge.ts";
+import type { Letter } from "./store.ts";
 
 const STATUSES: { readonly [N in ChargeNews]: Status } = {
   settle: "success",
@@ -22,14 +22,16 @@ export type Message = {
   readonly failure_code: FailureCode | null;
 };
 
-export function writeMessage(event: SimEvent, charge: SimCharge): Buffer {
+export function writeMessage(letter: Omit<Letter, "tries" | "comes_back" | "copies">): Buffer {
+  const { reference, news } = letter;
   const message: Message = {
-    event_id: event.event_id,
-    reference: event.reference,
-    status: STATUSES[event.news],
-    amount_minor: Number(charge.amount_minor),
-    currency: charge.currency,
-    failure_code: event.failure_code,
+    // The same news come to a charge once: no arrow leads back.
+    event_id: `${reference}:${news}`,
+    reference,
+    status: STATUSES[news],
+    amount_minor: Number(letter.amount_minor),
+    currency: letter.currency,
+    failure_code: news === "reject" ? letter.failure_code : null,
   };
   return Buffer.from(JSON.stringify(message), "utf8");
 }

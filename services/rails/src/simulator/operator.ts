@@ -3,19 +3,21 @@
 
 import { randomBytes } from "node:crypto";
 import { formatMinor } from "@cauri/money/amount";
-import type { Clock } from "@cauri/money/clock";
-import { deriveUuid, newId } from "@cauri/money/ids";
+import { deriveUuid } from "@cauri/money/ids";
 import { coalescePer } from "@cauri/store/coalescer";
-import { type Pool, type Tx, transact } from "@cauri/store/pool";
+import { type Pool, transact } from "@cauri/store/pool";
 import { type AttemptKind, isOutgoing, type RailAnswer } from "../attempt.ts";
 import type { Charge, Disbursement, Reversal } from "../connector.ts";
 import {
   answerFor,
+  type ChargeNews,
   type ChargeState,
+  chargeMoves,
   type Decision,
   newsOfDecision,
   nextState,
   type Page,
+  type Plan,
   pageOf,
   type SimCharge,
 } from "./charge.ts";
@@ -29,16 +31,7 @@ import {
   simulatedRails,
 } from "./outcome.ts";
 import { paymentQr } from "./qr.ts";
-import {
-  acceptCharge,
-  dropScheduled,
-  insertCharges,
-  lockByToken,
-  lockCharge,
-  type Scheduled,
-  type SimEvent,
-  scheduleEvents,
-} from "./store.ts";
+import { type Booking, type Letter, lockCharge, readByToken, readCharge, writeCharges, writeDecided } from "./store.ts";
 
 const MINUTE_MS = 60_000;
 const TOKEN_BYTES = 32;
@@ -74,25 +67,24 @@ export type OperatorOptions = {
   /** Where hosted pages live. */
   readonly pay_url: string;
   readonly delay_ms: number;
-  /** For the time inside new ids alone. */
-  readonly clock: Clock;
-  /** Tells now, once, what is due of this charge; what fails is repeated by the loop. */
-  readonly deliverNow: (reference: string) => Promise<void>;
+  /** Tells now, once, what its writer has taken; what fails is repeated by the loop. */
+  readonly deliverNow: (letter: Letter) => Promise<void>;
 };
 
 export function openOperator(options: OperatorOptions): Operator {
   const { pool } = options;
   /** A move that somebody decides now: it takes the place of what was scheduled, and its callback leaves at once. */
-  const drive = async (find: (tx: Tx) => Promise<SimCharge | null>, event: Pick<SimEvent, "news" | "failure_code">) => {
+  const drive = async (reference: string, { news, failure_code, only_open }: Drive) => {
     const driven = await transact(pool, async (tx) => {
-      const charge = await find(tx);
-      if (charge === null || nextState(charge.state, event.news) === null) return { charge, is_moved: false };
-      await dropScheduled(tx, charge.reference);
-      await scheduleEvents(tx, [{ event: eventFor(options, charge, event.news, event.failure_code, 1), after_ms: 0 }]);
-      // Locked once more, it lets happen what is due: this.
-      return { charge: await lockCharge(tx, charge.reference), is_moved: true };
+      const charge = await lockCharge(tx, reference);
+      const state = charge === null ? null : nextState(charge.state, news);
+      if (charge === null || state === null || (only_open && charge.state !== "pending")) return { charge, is_moved: false };
+      const moved: SimCharge = { ...charge, state, failure_code };
+      await writeDecided(tx, moved, news);
+      return { charge: moved, is_moved: true };
     });
-    if (driven.is_moved && driven.charge !== null) await options.deliverNow(driven.charge.reference);
+    const { charge, is_moved } = driven;
+    if (is_moved && charge !== null) await options.deliverNow(letterOf(charge, news));
     return driven;
   };
   return {
@@ -100,36 +92,34 @@ export function openOperator(options: OperatorOptions): Operator {
     payOut: (disbursement) => takePayout(options, disbursement),
     giveBack: (reversal) => takeRefund(options, reversal),
     async ask(reference) {
-      const charge = await transact(pool, (tx) => lockCharge(tx, reference));
+      const charge = await readCharge(pool, reference);
       return charge === null ? { outcome: "not_found" } : answerFor(charge);
     },
     async page(token) {
-      const charge = await transact(pool, (tx) => lockByToken(tx, token));
+      const charge = await readByToken(pool, token);
       return charge === null ? null : pageOf(charge);
     },
     async decide(token, decision) {
-      const news = newsOfDecision[decision];
+      const shown = await readByToken(pool, token);
+      if (shown === null) return null;
       const failure_code = decision === "decline" ? "payer_rejected" : null;
       // Only an open page decides: a payer can't undo what he said, nor pay what has run out.
-      const open = async (tx: Tx) => {
-        const charge = await lockByToken(tx, token);
-        return charge?.state === "pending" ? charge : null;
-      };
-      const driven = await drive(open, { news, failure_code });
-      if (driven.charge !== null) return pageOf(driven.charge);
-      const decided = await transact(pool, (tx) => lockByToken(tx, token));
-      return decided === null ? null : pageOf(decided);
+      const driven = await drive(shown.reference, { news: newsOfDecision[decision], failure_code, only_open: true });
+      return driven.charge === null ? null : pageOf(driven.charge);
     },
     async advance(reference, to, kind) {
-      return (await drive((tx) => lockCharge(tx, reference), drivenBy(kind, to))).is_moved;
+      return (await drive(reference, { ...drivenBy(kind, to), only_open: false })).is_moved;
     },
   };
 }
 
+type Outcome = Pick<SimCharge, "failure_code"> & { readonly news: ChargeNews };
+type Drive = Outcome & { readonly only_open: boolean };
+
 type Driven = "success" | "failed" | "refunded";
 
 /** What a driven outcome is in the operator's books. A payout has no payer who could have said no. */
-function drivenBy(kind: AttemptKind, to: Driven): Pick<SimEvent, "news" | "failure_code"> {
+function drivenBy(kind: AttemptKind, to: Driven): Outcome {
   if (to === "success") return { news: "settle", failure_code: null };
   if (to === "refunded") return { news: "return", failure_code: null };
   return { news: "reject", failure_code: isOutgoing(kind) ? "unknown" : "payer_rejected" };
@@ -152,7 +142,7 @@ async function takePayout(options: OperatorOptions, order: Disbursement): Promis
 /** An operator gives back what it has collected, and no more than that. */
 async function takeRefund(options: OperatorOptions, order: Reversal): Promise<RailAnswer> {
   if (!isSimulatedRail(order.rail)) throw new OperatorFault(400);
-  const charge = await transact(options.pool, (tx) => lockCharge(tx, order.of_reference));
+  const charge = await readCharge(options.pool, order.of_reference);
   if (charge?.state !== "success" || charge.amount_minor < order.amount_minor) throw new OperatorFault(422);
   const asked = { ...order, kind: "refund", return_url: null, cancel_url: null, expires_at: null } as const;
   return await act(options, asked, refundRowOf(order.mode, order.payer.phone));
@@ -169,8 +159,8 @@ async function act(options: OperatorOptions, order: Asked, row: Row): Promise<Ra
   if (!taken.is_new) return answerFor(taken.charge);
   if (row.answer === "error_after_accepting") throw new OperatorFault(500);
   if (row.answer === "callback_first") {
-    await options.deliverNow(taken.charge.reference);
-    return answerFor({ ...taken.charge, state: "pending" });
+    await options.deliverNow(letterOf(taken.charge, "settle"));
+    return answerFor(taken.charge);
   }
   return answerFor(taken.charge);
 }
@@ -179,40 +169,33 @@ type Taken = { readonly charge: SimCharge; readonly is_new: boolean };
 
 /** Books a charge by its row. A reference that is booked already is answered as it stands: the operator charges once. */
 async function take(options: OperatorOptions, order: Asked, row: Row): Promise<Taken> {
+  const { pool } = options;
   const fresh = chargeFor(options, order, firstState(row), row);
-  const later = fresh.state === "turned_down" ? [] : scheduledFor(options, fresh, row);
-  if (await book(options.pool, { charge: fresh, later })) return { charge: fresh, is_new: true };
-  return await transact(options.pool, async (tx) => {
-    const known = await lockCharge(tx, order.reference);
-    if (known === null) throw new Error("a charge of the simulator is gone: charges are never deleted");
-    if (known.state !== "turned_down") return { charge: known, is_new: false };
-    const accepted = await acceptCharge(tx, known);
-    await scheduleEvents(tx, scheduledFor(options, accepted, row));
-    return { charge: accepted, is_new: true };
-  });
+  const plan = planFor(options, fresh, row);
+  if (await book(pool, { charge: fresh, plan: fresh.state === "turned_down" ? null : plan })) {
+    return { charge: fresh, is_new: true };
+  }
+  const known = await readCharge(pool, order.reference);
+  if (known === null) throw new Error("a charge of the simulator is gone: charges are never deleted");
+  if (known.state !== "turned_down") return { charge: known, is_new: false };
+  const accepted: SimCharge = { ...known, state: chargeMoves.turned_down.accept.to };
+  // Of two at once the second finds it taken.
+  return { charge: accepted, is_new: await book(pool, { charge: accepted, plan }) };
 }
 
-type Booking = { readonly charge: SimCharge; readonly later: readonly Scheduled[] };
-
-/** Charges of the same moment share a transaction; whether each was new. */
+/** Charges of the same moment share a statement; whether each was new. */
 const book = coalescePer<Pool, Booking, boolean>((pool) => ({
-  run: (bookings) => transact(pool, (tx) => bookAll(tx, bookings)),
+  run: (bookings) => bookAll(pool, bookings),
   max_batch: MAX_BATCH,
   max_waiting: MAX_WAITING,
   retry_alone: true,
 }));
 
-async function bookAll(tx: Tx, bookings: readonly Booking[]): Promise<boolean[]> {
-  const inserted = await insertCharges(
-    tx,
-    bookings.map(({ charge }) => charge),
-  );
-  // Of two with one reference the first is the one that was inserted.
-  const are_new = bookings.map(({ charge }) => inserted.delete(charge.reference));
-  const later = bookings.flatMap((booking, at) => (are_new[at] ? booking.later : []));
-  // Not awaited: it leaves together with the commit, where its error would surface.
-  void scheduleEvents(tx, later).catch(() => {});
-  return are_new;
+async function bookAll(pool: Pool, bookings: readonly Booking[]): Promise<boolean[]> {
+  // Of two with one reference the first is the one that is written.
+  const once = new Map(bookings.toReversed().map((booking) => [booking.charge.reference, booking]));
+  const written = await writeCharges(pool, [...once.values()]);
+  return bookings.map(({ charge }) => written.delete(charge.reference));
 }
 
 function firstState(row: Row): ChargeState {
@@ -229,31 +212,32 @@ function firstState(row: Row): ChargeState {
 }
 
 /** What happens to a charge later, by its row. */
-function scheduledFor(options: OperatorOptions, charge: SimCharge, row: Row): Scheduled[] {
-  if (row.answer === "callback_first") return [{ event: eventFor(options, charge, "settle", null, 1), after_ms: 0 }];
+function planFor(options: OperatorOptions, charge: SimCharge, row: Row): Plan | null {
+  if (row.answer === "callback_first") {
+    return { news: "settle", becomes: "success", copies: 1, after_ms: 0, return_after_ms: null, is_taken: true };
+  }
   const pauses_ms = { delay: options.delay_ms, two_delays: 2 * options.delay_ms, minute: MINUTE_MS };
-  return (row.later ?? []).map(({ after, news, callbacks }) => ({
-    event: eventFor(options, charge, news, null, callbacks),
-    after_ms: pauses_ms[after],
-  }));
+  const { later, returns } = row;
+  if (later === undefined) return null;
+  return {
+    news: "settle",
+    becomes: nextState(charge.state === "turned_down" ? "pending" : charge.state, "settle"),
+    copies: later.callbacks,
+    after_ms: pauses_ms[later.after],
+    return_after_ms: returns === undefined ? null : pauses_ms[returns.after],
+    is_taken: false,
+  };
 }
 
-function eventFor(
-  options: OperatorOptions,
-  charge: SimCharge,
-  news: SimEvent["news"],
-  failure_code: SimEvent["failure_code"],
-  copies: 0 | 1 | 2,
-): SimEvent {
-  const { reference, account, mode } = charge;
-  return { event_id: newId("evt", options.clock()), reference, account, mode, news, failure_code, copies };
+function letterOf({ reference, amount_minor, currency, failure_code }: SimCharge, news: ChargeNews): Letter {
+  return { reference, amount_minor, currency, failure_code, news, copies: 1, tries: 1, comes_back: false };
 }
 
 function chargeFor(options: OperatorOptions, order: Asked, state: ChargeState, row: Row): SimCharge {
-  const token = randomBytes(TOKEN_BYTES).toString("base64url");
   const { kind, rail } = order;
   const gives: readonly string[] = kind === "collection" && isSimulatedRail(rail) ? simulatedRails[rail].gives : [];
-  const payment_url = `${options.pay_url.replace(/\/$/, "")}/simulator/${token}`;
+  const token = gives.includes("payment_url") ? randomBytes(TOKEN_BYTES).toString("base64url") : null;
+  const payment_url = token === null ? null : `${options.pay_url.replace(/\/$/, "")}/simulator/${token}`;
   return {
     kind,
     reference: order.reference,
@@ -266,7 +250,7 @@ function chargeFor(options: OperatorOptions, order: Asked, state: ChargeState, r
     state,
     failure_code: row.failure_code ?? null,
     token,
-    payment_url: gives.includes("payment_url") ? payment_url : null,
+    payment_url,
     deep_link: gives.includes("deep_link") ? `wave://capture/${payment_url}` : null,
     qr: gives.includes("qr") ? qrOf(order) : null,
     merchant_name: order.merchant_name,

@@ -22,10 +22,9 @@ export type FirstAnswer =
   /** Nobody is there. */
   | "unavailable";
 
-/** What happens later, on the account's clock. */
-export type LaterEvent = {
-  readonly after: "delay" | "two_delays" | "minute";
-  readonly news: "settle" | "return";
+/** The success that comes later, on the account's clock. */
+export type Later = {
+  readonly after: "delay" | "minute";
   /** How many times the callback is sent; 0: the operator stays silent and must be asked. */
   readonly callbacks: 0 | 1 | 2;
 };
@@ -33,11 +32,13 @@ export type LaterEvent = {
 export type Row = {
   readonly answer: FirstAnswer;
   readonly failure_code?: FailureCode;
-  readonly later?: readonly LaterEvent[];
+  readonly later?: Later;
+  /** After that success the money comes back. */
+  readonly returns?: { readonly after: "two_delays" };
 };
 
-const SOON: LaterEvent = { after: "delay", news: "settle", callbacks: 1 };
-const USUAL: Row = { answer: "accepted", later: [SOON] };
+const SOON: Later = { after: "delay", callbacks: 1 };
+const USUAL: Row = { answer: "accepted", later: SOON };
 
 /** Row 09's dispute belongs to an operation that follows the collection. */
 export const collectionRows: { readonly [digits: string]: Row } = {
@@ -46,12 +47,12 @@ export const collectionRows: { readonly [digits: string]: Row } = {
   "02": { answer: "failed", failure_code: "insufficient_funds" },
   "03": { answer: "failed", failure_code: "payer_rejected" },
   "04": { answer: "accepted" },
-  "05": { answer: "refused_once", later: [SOON] },
-  "06": { answer: "error_after_accepting", later: [{ after: "delay", news: "settle", callbacks: 0 }] },
-  "07": { answer: "accepted", later: [{ after: "delay", news: "settle", callbacks: 2 }] },
-  "08": { answer: "accepted", later: [{ after: "minute", news: "settle", callbacks: 1 }] },
+  "05": { answer: "refused_once", later: SOON },
+  "06": { answer: "error_after_accepting", later: { after: "delay", callbacks: 0 } },
+  "07": { answer: "accepted", later: { after: "delay", callbacks: 2 } },
+  "08": { answer: "accepted", later: { after: "minute", callbacks: 1 } },
   "09": USUAL,
-  "10": { answer: "failed", failure_code: "payer_rejected", later: [SOON] },
+  "10": { answer: "failed", failure_code: "payer_rejected", later: SOON },
   "11": { answer: "callback_first" },
   "12": { answer: "unavailable" },
   "13": { answer: "success" },
@@ -62,7 +63,7 @@ export const payoutRows: { readonly [digits: string]: Row } = {
   ...collectionRows,
   "02": { answer: "failed", failure_code: "limit_exceeded" },
   "03": { answer: "failed", failure_code: "payee_not_found" },
-  "09": { answer: "accepted", later: [SOON, { after: "two_delays", news: "return", callbacks: 1 }] },
+  "09": { answer: "accepted", later: SOON, returns: { after: "two_delays" } },
   "10": { answer: "failed", failure_code: "unknown" },
 };
 

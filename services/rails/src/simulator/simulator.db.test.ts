@@ -260,10 +260,10 @@ test("callback: a gateway that is down gets it later; what is given up is found 
     assert.deepEqual(await eventsOf(order), []);
     assert.equal(await room.simulator.deliverDue(order.account), 0, "not before its pause is over");
     for (let tries = 0; tries < 5; tries += 1) {
-      await rails.pool.query("update simulator_events set try_at = now() where reference = $1", [order.reference]);
+      await rails.pool.query("update simulator_charges set try_at = now() where reference = $1", [order.reference]);
       assert.equal(await room.simulator.deliverDue(order.account), 1);
     }
-    await rails.pool.query("update simulator_events set try_at = now() where reference = $1", [order.reference]);
+    await rails.pool.query("update simulator_charges set try_at = now() where reference = $1", [order.reference]);
     assert.equal(await room.simulator.deliverDue(order.account), 0, "given up");
   } finally {
     rails.gateway.is_down = false;

@@ -65,22 +65,20 @@ test("signature: over exactly this body, with our secret, lately", () => {
 });
 
 test("message: what is written is read; anything else is none", () => {
-  const event = {
-    event_id: "evt_1",
+  const letter = {
     reference: "PAY-TEST00000000",
-    account: "acct_1",
-    mode: "test",
     news: "reject",
     failure_code: "payer_rejected",
-    copies: 1,
+    amount_minor: 9_007_199_254_740_991n,
+    currency: "XOF",
   } as const;
-  const charge = { amount_minor: 9_007_199_254_740_991n, currency: "XOF" } as Parameters<typeof writeMessage>[1];
-  const read = readMessage(writeMessage(event, charge));
+  const read = readMessage(writeMessage(letter));
   assert.ok(read);
   assert.deepEqual(newsOfMessage(read), { outcome: "failed", failure_code: "payer_rejected" });
-  const paid = readMessage(writeMessage({ ...event, news: "settle", failure_code: null }, charge));
+  const paid = readMessage(writeMessage({ ...letter, news: "settle" }));
   assert.ok(paid);
-  assert.deepEqual(newsOfMessage(paid), { outcome: "success", amount_minor: charge.amount_minor, currency: "XOF" });
+  assert.deepEqual(newsOfMessage(paid), { outcome: "success", amount_minor: letter.amount_minor, currency: "XOF" });
+  assert.equal(paid.failure_code, null, "a success after a failure has none");
   for (const body of ["", "null", "[]", '{"event_id":1}', JSON.stringify({ ...read, amount_minor: 1.5 })]) {
     assert.equal(readMessage(Buffer.from(body)), null, body);
   }

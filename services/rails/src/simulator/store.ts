@@ -1,253 +1,179 @@
-// SQL of the simulated operator's books. Every function that reads a charge first lets happen what is due for it, so
-// that an answer never lags behind the account's clock.
+// SQL of the simulated operator's books, one row per charge. What is scheduled counts from its due time on, whoever reads
+// the row, so that an answer never lags behind the account's clock and nobody has to write what merely happened.
 
-import type { FailureCode } from "@cauri/money/failure";
-import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
-import type { Queryable, Tx } from "@cauri/store/pool";
-import { isOutgoing } from "../attempt.ts";
+import { type Pool, type Queryable, single, type Tx } from "@cauri/store/pool";
 import { dueRows } from "../due.ts";
-import { type ChargeNews, nextState, type SimCharge } from "./charge.ts";
+import { type Booked, type ChargeNews, type ChargeState, type Plan, type SimCharge, standing } from "./charge.ts";
 
 /** The lease of a delivery under way: longer than the callback's time-out. */
 const DELIVERY_LEASE_S = 10;
 
-export type SimEvent = {
-  readonly event_id: string;
-  readonly reference: string;
-  readonly account: string;
-  readonly mode: Mode;
-  readonly news: ChargeNews;
-  readonly failure_code: FailureCode | null;
-  readonly copies: number;
-};
-
-export type DueEvent = SimEvent & { readonly tries: number };
-
-type LockedCharge = SimCharge & { readonly is_over: boolean };
-
 const TOKEN = /^[A-Za-z0-9_-]{1,100}$/;
 const COLUMNS = `reference, account, mode, rail, amount_minor, currency, scale, state, failure_code, token, payment_url,
                  deep_link, qr, merchant_name, description, return_url, cancel_url, expires_at, kind`;
-const LOCK = `select ${COLUMNS}, coalesce(expires_at <= now_of(account, mode), false) as is_over from simulator_charges`;
+const READ = `select ${COLUMNS}, becomes, coalesce(due_at <= now_of(account, mode), false) as is_due,
+                     coalesce(expires_at <= now_of(account, mode), false) as is_over from simulator_charges`;
 
-/** Writes charges down, except those whose reference is taken: an operator takes a reference once. The new ones. */
-export async function insertCharges(tx: Tx, charges: readonly SimCharge[]): Promise<Set<string>> {
-  const text = (of: (charge: SimCharge) => string | null) => pgTextArray(charges.map(of));
-  const { rows } = await tx.query<{ reference: string }>(
-    `insert into simulator_charges (${COLUMNS}, created_at, updated_at)
-     select n.*, now_of(n.account, n.mode), now_of(n.account, n.mode)
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::smallint[], $8::text[],
-                   $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
-                   $17::text[], $18::timestamptz[], $19::text[]) as n (${COLUMNS})
+/** A charge, and what happens to it later; null: nothing by itself. */
+export type Booking = { readonly charge: SimCharge; readonly plan: Plan | null };
+
+/**
+ * Writes charges down, each with what follows, and answers which are new: an operator takes a reference once. One that was
+ * turned down counts as new when it is taken. A reference stands here once.
+ */
+export async function writeCharges(pool: Pool, bookings: readonly Booking[]): Promise<Set<string>> {
+  const text = (of: (booking: Booking) => string | null) => pgTextArray(bookings.map(of));
+  const number = (of: (booking: Booking) => bigint | number | null) => pgNumArray(bookings.map(of));
+  const { rows } = await single<{ reference: string }>(
+    pool,
+    `insert into simulator_charges as c (${COLUMNS}, created_at, news, becomes, copies, due_at, tell_at, return_at, tries, try_at)
+     select ${COLUMNS.replace(/\w+/g, "n.$&")}, t.now, n.news, n.becomes, n.copies, t.now + n.after,
+            case when n.copies > 0 then t.now + n.after end, t.now + n.return_after, n.tries,
+            clock_timestamp() + n.tries * $26 * interval '1 second'
+       from (select ${COLUMNS}, news, becomes, copies, after_ms * interval '1 millisecond' as after,
+                    return_after_ms * interval '1 millisecond' as return_after, tries
+               from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::smallint[],
+                           $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
+                           $15::text[], $16::text[], $17::text[], $18::timestamptz[], $19::text[], $20::text[], $21::text[],
+                           $22::smallint[], $23::bigint[], $24::bigint[], $25::integer[])
+                 as u (${COLUMNS}, news, becomes, copies, after_ms, return_after_ms, tries)) n,
+            lateral (select now_of(n.account, n.mode) as now offset 0) t
       order by n.reference
-     on conflict (reference) do nothing returning reference`,
+     on conflict (reference) do update
+        set state = excluded.state, news = excluded.news, becomes = excluded.becomes, copies = excluded.copies,
+            due_at = excluded.due_at, tell_at = excluded.tell_at, return_at = excluded.return_at, tries = excluded.tries,
+            try_at = excluded.try_at
+      where c.state = 'turned_down' and excluded.state <> 'turned_down'
+     returning reference`,
     [
-      text(({ reference }) => reference),
-      text(({ account }) => account),
-      text(({ mode }) => mode),
-      text(({ rail }) => rail),
-      pgNumArray(charges.map(({ amount_minor }) => amount_minor)),
-      text(({ currency }) => currency),
-      pgNumArray(charges.map(({ scale }) => scale)),
-      text(({ state }) => state),
-      text(({ failure_code }) => failure_code),
-      text(({ token }) => token),
-      text(({ payment_url }) => payment_url),
-      text(({ deep_link }) => deep_link),
-      text(({ qr }) => qr),
-      text(({ merchant_name }) => merchant_name),
-      text(({ description }) => description),
-      text(({ return_url }) => return_url),
-      text(({ cancel_url }) => cancel_url),
-      pgTimeArray(charges.map(({ expires_at }) => expires_at)),
-      text(({ kind }) => kind),
+      text(({ charge }) => charge.reference),
+      text(({ charge }) => charge.account),
+      text(({ charge }) => charge.mode),
+      text(({ charge }) => charge.rail),
+      number(({ charge }) => charge.amount_minor),
+      text(({ charge }) => charge.currency),
+      number(({ charge }) => charge.scale),
+      text(({ charge }) => charge.state),
+      text(({ charge }) => charge.failure_code),
+      text(({ charge }) => charge.token),
+      text(({ charge }) => charge.payment_url),
+      text(({ charge }) => charge.deep_link),
+      text(({ charge }) => charge.qr),
+      text(({ charge }) => charge.merchant_name),
+      text(({ charge }) => charge.description),
+      text(({ charge }) => charge.return_url),
+      text(({ charge }) => charge.cancel_url),
+      pgTimeArray(bookings.map(({ charge }) => charge.expires_at)),
+      text(({ charge }) => charge.kind),
+      text(({ plan }) => plan?.news ?? null),
+      text(({ plan }) => plan?.becomes ?? null),
+      number(({ plan }) => plan?.copies ?? 0),
+      number(({ plan }) => plan?.after_ms ?? null),
+      number(({ plan }) => plan?.return_after_ms ?? null),
+      number(({ plan }) => (plan?.is_taken === true ? 1 : 0)),
+      DELIVERY_LEASE_S,
     ],
   );
   return new Set(rows.map(({ reference }) => reference));
 }
 
-export function lockCharge(tx: Tx, reference: string): Promise<SimCharge | null> {
-  return lockBy(tx, "reference", reference);
+export async function readCharge(db: Queryable, reference: string): Promise<SimCharge | null> {
+  const { rows } = await db.query<Booked>(`${READ} where reference = $1`, [reference]);
+  return rows.map(standing)[0] ?? null;
 }
 
 /** Whoever opens a page writes its token: what was never one is not asked of the database, which refuses a NUL. */
-export async function lockByToken(tx: Tx, token: string): Promise<SimCharge | null> {
-  return TOKEN.test(token) ? lockBy(tx, "token", token) : null;
+export async function readByToken(db: Queryable, token: string): Promise<SimCharge | null> {
+  if (!TOKEN.test(token)) return null;
+  const { rows } = await db.query<Booked>(`${READ} where token = $1`, [token]);
+  return rows.map(standing)[0] ?? null;
 }
 
-/** What the operator does later, `after_ms` from now on the account's clock. */
-export type Scheduled = { readonly event: SimEvent; readonly after_ms: number };
+export async function lockCharge(tx: Tx, reference: string): Promise<SimCharge | null> {
+  const { rows } = await tx.query<Booked>(`${READ} where reference = $1 for update`, [reference]);
+  return rows.map(standing)[0] ?? null;
+}
 
-export async function scheduleEvents(tx: Tx, scheduled: readonly Scheduled[]): Promise<void> {
-  if (scheduled.length === 0) return;
-  const text = (of: (event: SimEvent) => string | null) => pgTextArray(scheduled.map(({ event }) => of(event)));
+
+/** What somebody decided happens at once and takes the place of what was scheduled; whoever writes it tells it. */
+export async function writeDecided(tx: Tx, charge: SimCharge, news: ChargeNews): Promise<void> {
   await tx.query(
-    `insert into simulator_events (event_id, reference, account, mode, news, failure_code, copies, due_at)
-     select e.event_id, e.reference, e.account, e.mode, e.news, e.failure_code, e.copies,
-            now_of(e.account, e.mode) + e.after_ms * interval '1 millisecond'
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::bigint[])
-         as e (event_id, reference, account, mode, news, failure_code, copies, after_ms)`,
-    [
-      text(({ event_id }) => event_id),
-      text(({ reference }) => reference),
-      text(({ account }) => account),
-      text(({ mode }) => mode),
-      text(({ news }) => news),
-      text(({ failure_code }) => failure_code),
-      pgNumArray(scheduled.map(({ event }) => event.copies)),
-      pgNumArray(scheduled.map(({ after_ms }) => after_ms)),
-    ],
+    `update simulator_charges c
+        set state = $2, failure_code = $3, news = $4, becomes = null, due_at = null, return_at = null, copies = 1,
+            tell_at = now_of(c.account, c.mode), tries = 1, try_at = clock_timestamp() + $5 * interval '1 second'
+      where c.reference = $1`,
+    [charge.reference, charge.state, charge.failure_code, news, DELIVERY_LEASE_S],
   );
 }
 
-/** Forgets what was scheduled for a charge and hasn't happened: somebody has decided instead. */
-export async function dropScheduled(tx: Tx, reference: string): Promise<void> {
-  await tx.query("delete from simulator_events where reference = $1 and applied_at is null", [reference]);
+/** Something to tell of a charge. */
+export type Letter = Pick<SimCharge, "reference" | "amount_minor" | "currency" | "failure_code"> & {
+  readonly news: ChargeNews;
+  readonly copies: number;
+  readonly tries: number;
+  /** Once this is told, the money comes back. */
+  readonly comes_back: boolean;
+};
+
+/** Takes what is due to be told on its account's clock, of one account or of all, with a lease for the telling. */
+export async function takeLetters(pool: Pool, account: string | null, limit: number): Promise<Letter[]> {
+  const { rows } = await single<Letter>(
+    pool,
+    `update simulator_charges c
+        set tries = c.tries + 1, try_at = clock_timestamp() + $3 * interval '1 second'
+      where c.reference = any (array (
+              select s.reference from simulator_charges s
+               where s.reference in (${dueRows("simulator_charges", "reference", "tell_at", "tell_at is not null")})
+                 and s.tell_at <= now_of(s.account, s.mode) and s.try_at <= clock_timestamp()
+               order by s.tell_at limit $2 for update skip locked))
+     returning c.reference, c.amount_minor, c.currency, c.failure_code, c.news, c.copies, c.tries,
+               c.return_at is not null as comes_back`,
+    [account, limit, DELIVERY_LEASE_S],
+  );
+  return rows;
 }
 
-/** The second call for a charge that was turned down is taken. */
-export async function acceptCharge(tx: Tx, charge: SimCharge): Promise<SimCharge> {
-  await tx.query(
-    `update simulator_charges set state = 'pending', updated_at = now_of(account, mode)
-      where reference = $1 and state = 'turned_down'`,
-    [charge.reference],
+/** Ends deliveries: delivered, or given up. What somebody decided meanwhile is told by him. */
+export async function endLetters(pool: Pool, letters: readonly Letter[]): Promise<void> {
+  if (letters.length === 0) return;
+  await single(
+    pool,
+    `update simulator_charges c set tell_at = null
+       from unnest($1::text[], $2::text[]) as t (reference, news) where c.reference = t.reference and c.news = t.news`,
+    [pgTextArray(letters.map(({ reference }) => reference)), pgTextArray(letters.map(({ news }) => news))],
   );
-  return { ...charge, state: "pending" };
 }
 
-/** Charges that have something due on their account's clock which may be tried now: of one account or of all. */
-export async function dueReferences(db: Queryable, account: string | null, limit: number): Promise<string[]> {
-  const { rows } = await db.query<{ reference: string }>(
-    `select distinct reference from
-       (select reference from simulator_events
-         where event_id in (${dueRows("simulator_events", "event_id", "due_at", "done_at is null")})
-           and try_at <= clock_timestamp()
-         order by due_at limit $2) due`,
-    [account, limit],
+/** The same for payouts that come back: their success is told, the return is what they wait for now. */
+export async function awaitReturns(pool: Pool, letters: readonly Letter[]): Promise<void> {
+  if (letters.length === 0) return;
+  const returned: ChargeState = "returned";
+  await single(
+    pool,
+    `update simulator_charges c
+        set state = coalesce(c.becomes, c.state), news = 'return', becomes = $2, due_at = c.return_at, tell_at = c.return_at,
+            return_at = null, tries = 0, try_at = clock_timestamp()
+      where c.reference = any($1::text[]) and c.return_at is not null`,
+    [pgTextArray(letters.map(({ reference }) => reference)), returned],
   );
-  return rows.map(({ reference }) => reference);
-}
-
-/** Something to tell, and the charge that it is about. */
-export type Letter = { readonly event: DueEvent; readonly charge: SimCharge };
-
-/**
- * Lets happen what is due for these charges, and takes what is to be told of it with a lease for the telling. Charges
- * that another process holds are left to it; the lock of a charge comes before those of its events, everywhere.
- */
-export async function takeLetters(tx: Tx, references: readonly string[]): Promise<Letter[]> {
-  if (references.length === 0) return [];
-  const { rows: locked } = await tx.query<LockedCharge>(
-    `${LOCK} where reference = any($1::text[]) order by reference for update skip locked`,
-    [pgTextArray(references)],
-  );
-  const charges = new Map((await catchUp(tx, locked)).map((charge) => [charge.reference, charge]));
-  const { rows: events } = await tx.query<DueEvent>(
-    `update simulator_events
-        set tries = tries + 1, try_at = clock_timestamp() + $2 * interval '1 second'
-      where reference = any($1::text[]) and applied_at is not null and done_at is null and try_at <= clock_timestamp()
-     returning event_id, reference, account, mode, news, failure_code, copies, tries`,
-    [pgTextArray([...charges.keys()]), DELIVERY_LEASE_S],
-  );
-  return events.flatMap((event) => {
-    const charge = charges.get(event.reference);
-    return charge === undefined ? [] : [{ event, charge }];
-  });
-}
-
-/** Ends deliveries: delivered, or given up. */
-export async function endDeliveries(db: Queryable, event_ids: readonly string[]): Promise<void> {
-  if (event_ids.length === 0) return;
-  await db.query("update simulator_events set done_at = clock_timestamp() where event_id = any($1::text[])", [
-    pgTextArray(event_ids),
-  ]);
 }
 
 /** Sets when failed deliveries are tried again, in real time. */
-export async function delayDeliveries(
-  db: Queryable,
-  delays: readonly { readonly event_id: string; readonly in_s: number }[],
+export async function delayLetters(
+  pool: Pool,
+  delays: readonly { readonly letter: Letter; readonly in_s: number }[],
 ): Promise<void> {
   if (delays.length === 0) return;
-  await db.query(
-    `update simulator_events e set try_at = clock_timestamp() + d.in_s * interval '1 second'
-       from unnest($1::text[], $2::bigint[]) as d (event_id, in_s) where e.event_id = d.event_id`,
-    [pgTextArray(delays.map((delay) => delay.event_id)), pgNumArray(delays.map((delay) => delay.in_s))],
+  await single(
+    pool,
+    `update simulator_charges c set try_at = clock_timestamp() + d.in_s * interval '1 second'
+       from unnest($1::text[], $2::text[], $3::bigint[]) as d (reference, news, in_s)
+      where c.reference = d.reference and c.news = d.news`,
+    [
+      pgTextArray(delays.map(({ letter }) => letter.reference)),
+      pgTextArray(delays.map(({ letter }) => letter.news)),
+      pgNumArray(delays.map(({ in_s }) => in_s)),
+    ],
   );
-}
-
-async function lockBy(tx: Tx, column: "reference" | "token", value: string): Promise<SimCharge | null> {
-  const { rows } = await tx.prepared<LockedCharge>(
-    { name: `sim_lock_${column}`, text: `${LOCK} where ${column} = $1 for update` },
-    [value],
-  );
-  return (await catchUp(tx, rows))[0] ?? null;
-}
-
-/** Applies to locked charges what is due and hasn't happened, in the order of time; at last they run out. */
-async function catchUp(tx: Tx, locked: readonly LockedCharge[]): Promise<SimCharge[]> {
-  const open = locked.filter((charge) => charge.state !== "success" || isOutgoing(charge.kind));
-  if (open.length === 0) return locked.map(({ is_over, ...charge }) => charge);
-  const { rows: events } = await tx.prepared<SimEvent>(
-    {
-      name: "sim_due_of",
-      text: `select event_id, reference, account, mode, news, failure_code, copies from simulator_events
-              where reference = any($1::text[]) and applied_at is null and due_at <= now_of(account, mode)
-              order by due_at, event_id`,
-    },
-    [pgTextArray(open.map(({ reference }) => reference))],
-  );
-  const idle = new Set<string>();
-  const charges = locked.map(({ is_over, ...charge }) => {
-    let now: SimCharge = charge;
-    for (const event of events) {
-      if (event.reference !== charge.reference) continue;
-      const to = nextState(now.state, event.news);
-      if (to === null) idle.add(event.event_id);
-      else now = { ...now, state: to, failure_code: event.failure_code };
-    }
-    const run_out = is_over ? (now.state === "pending" ? nextState(now.state, "expire") : null) : null;
-    return run_out === null ? now : { ...now, state: run_out };
-  });
-  const moved = charges.filter((charge, at) => charge.state !== locked[at]?.state);
-  await writeCaughtUp(tx, moved, events, idle);
-  return charges;
-}
-
-/** Writes moved charges and happened events; an event with nothing to tell, or without an arrow, is done. */
-async function writeCaughtUp(
-  tx: Tx,
-  moved: readonly SimCharge[],
-  events: readonly SimEvent[],
-  idle: ReadonlySet<string>,
-): Promise<void> {
-  if (moved.length > 0) {
-    await tx.prepared(
-      {
-        name: "sim_moves",
-        text: `update simulator_charges c
-                  set state = m.state, failure_code = m.failure_code, updated_at = now_of(c.account, c.mode)
-                 from unnest($1::text[], $2::text[], $3::text[]) as m (reference, state, failure_code)
-                where c.reference = m.reference`,
-      },
-      [
-        pgTextArray(moved.map((charge) => charge.reference)),
-        pgTextArray(moved.map((charge) => charge.state)),
-        pgTextArray(moved.map((charge) => charge.failure_code)),
-      ],
-    );
-  }
-  if (events.length > 0) {
-    await tx.prepared(
-      {
-        name: "sim_happened",
-        text: `update simulator_events
-                  set applied_at = now_of(account, mode),
-                      done_at = case when copies = 0 or event_id = any($2::text[]) then clock_timestamp() end
-                where event_id = any($1::text[])`,
-      },
-      [pgTextArray(events.map((event) => event.event_id)), pgTextArray([...idle])],
-    );
-  }
 }
