@@ -3,10 +3,11 @@
 
 import { transact } from "@cauri/store/pool";
 import { isFinal, isOutgoing, pollDelay_s, type RailAnswer } from "./attempt.ts";
-import { type Attempt, lockDuePolls, readAttempt, schedulePolls } from "./attempt-store.ts";
+import { type Attempt, readAttempt } from "./attempt-store.ts";
 import { askCharge } from "./call.ts";
 import { sentCharge } from "./collect.ts";
 import type { House } from "./house.ts";
+import { lockDuePolls, schedulePolls } from "./poll-store.ts";
 import { pollIn_s, recordHeard } from "./record.ts";
 
 /** Questions under way at once; together they take as long as the slowest one, 5 s at most. */

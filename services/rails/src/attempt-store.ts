@@ -1,4 +1,4 @@
-// SQL of attempts: the row that is written before a call leaves, its lease, its news, and what is due to be asked.
+// SQL of attempts: the row that is written before a call leaves, its lease, its news and their history.
 
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
@@ -13,7 +13,6 @@ import {
   pollDelay_s,
   type RailAnswer,
 } from "./attempt.ts";
-import { dueRows } from "./due.ts";
 
 /** When the rail is asked first, from the sending on; before its lease is over it is the sender's alone. */
 const FIRST_POLL_S = pollDelay_s("pending", 0);
@@ -69,7 +68,8 @@ export type NewAttempt = Pick<
   | "expires_at"
 >;
 
-const READ = `select a.operation_id, a.kind, a.account, a.mode, a.reference, a.amount_minor, a.asset_id, a.currency, a.scale,
+/** The columns of an `Attempt`, of `attempts a`. */
+export const READ_ATTEMPT = `select a.operation_id, a.kind, a.account, a.mode, a.reference, a.amount_minor, a.asset_id, a.currency, a.scale,
                      a.platform_id, a.expires_at, a.state, a.rail, a.connector, a.is_pinned, a.payment_url, a.deep_link, a.qr,
                      a.failure_code, a.rail_amount_minor, a.rail_currency, a.odd_amount_minor, a.odd_currency, a.version,
                      a.lease_no, a.polls, coalesce(a.lease_until > clock_timestamp(), false) as leased,
@@ -182,7 +182,7 @@ const UNTOLD = {
 
 export async function lockAttempt(tx: Tx, operation_id: string): Promise<Attempt | null> {
   const { rows } = await tx.prepared<Attempt>(
-    { name: "attempt_lock", text: `${READ} where a.operation_id = $1 for update` },
+    { name: "attempt_lock", text: `${READ_ATTEMPT} where a.operation_id = $1 for update` },
     [operation_id],
   );
   return rows[0] ?? null;
@@ -191,7 +191,7 @@ export async function lockAttempt(tx: Tx, operation_id: string): Promise<Attempt
 /** Locks many, in the order of their ids. */
 export async function lockAttempts(tx: Tx, operation_ids: readonly string[]): Promise<Map<string, Attempt>> {
   const { rows } = await tx.query<Attempt>(
-    `${READ} where a.operation_id = any($1::text[]) order by a.operation_id for update of a`,
+    `${READ_ATTEMPT} where a.operation_id = any($1::text[]) order by a.operation_id for update of a`,
     [pgTextArray(operation_ids)],
   );
   return new Map(rows.map((attempt) => [attempt.operation_id, attempt]));
@@ -200,14 +200,14 @@ export async function lockAttempts(tx: Tx, operation_ids: readonly string[]): Pr
 /** The same by references, the names that rails know; the attempts by reference. */
 export async function lockByReferences(tx: Tx, references: readonly string[]): Promise<Map<string, Attempt>> {
   const { rows } = await tx.query<Attempt>(
-    `${READ} where a.reference = any($1::text[]) order by a.operation_id for update of a`,
+    `${READ_ATTEMPT} where a.reference = any($1::text[]) order by a.operation_id for update of a`,
     [pgTextArray(references)],
   );
   return new Map(rows.map((attempt) => [attempt.reference, attempt]));
 }
 
 export async function readAttempt(db: Queryable, operation_id: string): Promise<Attempt | null> {
-  const { rows } = await db.query<Attempt>(`${READ} where a.operation_id = $1`, [operation_id]);
+  const { rows } = await db.query<Attempt>(`${READ_ATTEMPT} where a.operation_id = $1`, [operation_id]);
   return rows[0] ?? null;
 }
 
@@ -374,43 +374,6 @@ export async function keepHistory(tx: Tx, entries: readonly HistoryEntry[]): Pro
       text(({ to_state }) => to_state),
       pgTimeArray(entries.map(({ attempt }) => attempt.now)),
     ],
-  );
-}
-
-/** Hints came in: the rails are asked as soon as the poller can. */
-export async function pollNow(tx: Tx, operation_ids: readonly string[]): Promise<void> {
-  if (operation_ids.length === 0) return;
-  await tx.query(
-    `update attempts set next_poll_at = now_of(account, mode)
-      where operation_id = any($1::text[])
-        and (state in ('sending', 'unknown', 'pending') or (kind <> 'collection' and state = 'success'))`,
-    [pgTextArray(operation_ids)],
-  );
-}
-
-/** Locks attempts whose rail is due to be asked, of one account's test mode or of all. */
-export async function lockDuePolls(tx: Tx, account: string | null, limit: number): Promise<Attempt[]> {
-  const { rows } = await tx.query<Attempt>(
-    `${READ} where a.operation_id in (${dueRows("attempts", "operation_id", "next_poll_at", "next_poll_at is not null")})
-        and coalesce(a.lease_until <= clock_timestamp(), true)
-      order by a.next_poll_at limit $2 for update skip locked`,
-    [account, limit],
-  );
-  return rows;
-}
-
-/** Sets when each is asked next (null: never again), before it is asked: a process that dies asks a little later. */
-export async function schedulePolls(
-  tx: Tx,
-  polls: readonly { readonly operation_id: string; readonly in_s: number | null }[],
-): Promise<void> {
-  if (polls.length === 0) return;
-  await tx.query(
-    `update attempts a
-        set polls = a.polls + 1, next_poll_at = now_of(a.account, a.mode) + p.in_s * interval '1 second'
-       from unnest($1::text[], $2::bigint[]) as p (operation_id, in_s)
-      where a.operation_id = p.operation_id`,
-    [pgTextArray(polls.map((poll) => poll.operation_id)), pgNumArray(polls.map((poll) => poll.in_s))],
   );
 }
 

@@ -4,9 +4,10 @@
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Tx, transact } from "@cauri/store/pool";
 import { needsAsking, type RailAnswer } from "./attempt.ts";
-import { type Attempt, lockByReferences, pollNow } from "./attempt-store.ts";
+import { type Attempt, lockByReferences } from "./attempt-store.ts";
 import { keepCallbacks, lockMatchable, markMatched, type StoredCallback } from "./callback-store.ts";
 import type { House } from "./house.ts";
+import { pollNow } from "./poll-store.ts";
 import { recordAll } from "./record.ts";
 
 /** Header names in lower case. */

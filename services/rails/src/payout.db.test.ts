@@ -149,6 +149,12 @@ test("send: a rail that only collects pays nothing out", async () => {
   assert.equal((await send(payoutOf({ rails: ["orange_webpay"] }))).nothing_out, "refused");
 });
 
+test("send: without a kept destination nothing is begun", async () => {
+  const order = payoutOf();
+  await assert.rejects(collect(house, order, systemClock() + 6_000), /no destination/);
+  assert.equal(await readAttempt(rails.pool, order.operation_id), null);
+});
+
 test("send: 32 racing over 4 processes pay once", async () => {
   const order = payoutOf();
   const processes = Array.from({ length: 4 }, () => rails.open().house);

@@ -78,7 +78,8 @@ export function openOperator(options: OperatorOptions): Operator {
     const driven = await transact(pool, async (tx) => {
       const charge = await lockCharge(tx, reference);
       const state = charge === null ? null : nextState(charge.state, news);
-      if (charge === null || state === null || (only_open && charge.state !== "pending")) return { charge, is_moved: false };
+      if (charge === null || state === null || (only_open && charge.state !== "pending"))
+        return { charge, is_moved: false };
       const moved: SimCharge = { ...charge, state, failure_code };
       await writeDecided(tx, moved, news);
       return { charge: moved, is_moved: true };

@@ -95,7 +95,6 @@ export async function lockCharge(tx: Tx, reference: string): Promise<SimCharge |
   return rows.map(standing)[0] ?? null;
 }
 
-
 /** What somebody decided happens at once and takes the place of what was scheduled; whoever writes it tells it. */
 export async function writeDecided(tx: Tx, charge: SimCharge, news: ChargeNews): Promise<void> {
   await tx.query(
