@@ -127,7 +127,7 @@ export async function openSending(
                      $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[])
            as n (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id, expires_at,
                  rail, connector, kind),
-              lateral (select now_of(n.account, n.mode) as now offset 0) t
+              lateral (select now_of(n.account, n.mode) as now limit 1) t
         where n.kind <> 'payout' or exists (select from vault v where v.operation_id = n.operation_id)
         order by n.operation_id
        on conflict (operation_id) do nothing

@@ -38,7 +38,7 @@ export async function writeCharges(pool: Pool, bookings: readonly Booking[]): Pr
                            $15::text[], $16::text[], $17::text[], $18::timestamptz[], $19::text[], $20::text[], $21::text[],
                            $22::smallint[], $23::bigint[], $24::bigint[], $25::integer[])
                  as u (${COLUMNS}, news, becomes, copies, after_ms, return_after_ms, tries)) n,
-            lateral (select now_of(n.account, n.mode) as now offset 0) t
+            lateral (select now_of(n.account, n.mode) as now limit 1) t
       order by n.reference
      on conflict (reference) do update
         set state = excluded.state, news = excluded.news, becomes = excluded.becomes, copies = excluded.copies,
