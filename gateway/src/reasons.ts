@@ -2,7 +2,7 @@
 // stands in the one table of `cauri.api.v1.Reason`.
 
 import type { Reason } from "@cauri/money/refusal";
-import { meaningOf, meanings } from "@cauri/rpc/reasons";
+import { meaningOf } from "@cauri/rpc/reasons";
 
 /** `operator_refused` exists on the admin door alone and is no business answer, so packages/money does not know it. */
 export type EdgeReason = Reason | "operator_refused";
@@ -24,10 +24,6 @@ export function edgeRefusal(
 
 export function isEdgeRefusal(value: unknown): value is EdgeRefusal {
   return typeof value === "object" && value !== null && "refused" in value;
-}
-
-export function isReason(word: string): word is EdgeReason {
-  return meanings.has(word);
 }
 
 /** The sentence as the merchant reads it: it begins with the field's path where there is one. */

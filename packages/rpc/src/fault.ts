@@ -53,3 +53,8 @@ export function statusOfFault(error: unknown): number {
   }
   return status.INTERNAL;
 }
+
+/** What a caller is told of a fault: nothing of its cause. */
+export function sentenceOfFault(code: number): string {
+  return code === status.INTERNAL ? "a defect of the house" : "a passing unavailability";
+}

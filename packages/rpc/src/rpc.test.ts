@@ -2,37 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isRefusal, refuse, refuseField } from "@cauri/money/refusal";
-import { WebhookServiceClient, WebhookServiceService } from "@cauri/proto/ts/cauri/webhooks/v1/webhooks";
-import { type Caller, houseCaller } from "./caller.ts";
-import { connectClient } from "./client.ts";
 import { RpcFault } from "./fault.ts";
-import { logger } from "./log.ts";
-import { type Handlers, type RunningServer, service, startServer } from "./server.ts";
+import { caller, openClient, openRoom, type Rooms, TOKEN } from "./testing.ts";
 
-type Rooms = Handlers<typeof WebhookServiceService>;
-const settings = { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: "house", CAURI_DRAIN_MS: 1_000 };
-const caller: Caller = { ...houseCaller("acct_1", "test", "req-1"), key_id: "key_1" };
-
-/** A server with the handlers given, a client to it, and the log lines it wrote. */
-async function open(t: { after(fn: () => unknown): void }, handlers: Partial<Rooms>, token = "house") {
-  const lines: Record<string, unknown>[] = [];
-  const log = logger("test", "debug", { write: (line: string) => void lines.push(JSON.parse(line)) });
-  const missing = async () => refuse("internal_error", "not in this test");
-  const all = Object.fromEntries(
-    Object.keys(WebhookServiceService).map((name) => [name, handlers[name as keyof Rooms] ?? missing]),
-  ) as unknown as Rooms;
-  const server: RunningServer = await startServer({
-    room: "webhooks",
-    settings,
-    log,
-    services: [service(WebhookServiceService, all)],
-  });
-  const client = connectClient(WebhookServiceClient, { address: `127.0.0.1:${server.port}`, token });
-  t.after(async () => {
-    client.closeChannel();
-    await server.drain();
-  });
-  return { client, server, lines };
+async function open(t: { after(fn: () => unknown): void }, handlers: Partial<Rooms>, token = TOKEN) {
+  const room = await openRoom(t, handlers);
+  return { ...room, client: openClient(t, room.server.port, token) };
 }
 
 test("rpc: answer, caller and outcome travel; one canonical line is written", async (t) => {

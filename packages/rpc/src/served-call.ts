@@ -4,8 +4,8 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { systemClock } from "@cauri/money/clock";
 import type { Refusal } from "@cauri/money/refusal";
-import { Metadata, type StatusObject } from "@grpc/grpc-js";
-import { type Caller, readCaller, readRequestId, readToken } from "./caller.ts";
+import { Metadata, type StatusObject, status } from "@grpc/grpc-js";
+import { type Caller, callerOf, readCaller, readRequestId, readToken, type WrittenCaller } from "./caller.ts";
 import type { Log } from "./log.ts";
 import { observeServed } from "./metrics.ts";
 import { meaningOf } from "./reasons.ts";
@@ -34,15 +34,28 @@ export type Serving = { readonly token: Buffer; readonly log: Log };
 type Incoming = { readonly metadata: Metadata; getDeadline(): Date | number };
 
 /** The call, or null when it does not carry the house's token. */
-export function receive(method: string, incoming: Incoming, { token, log }: Serving): ServedCall | null {
+export function receive(method: string, incoming: Incoming, serving: Serving): ServedCall | null {
   const { metadata } = incoming;
-  if (!timingSafeEqual(digest(readToken(metadata)), token)) {
-    observeServed(method, "UNAUTHENTICATED", 0);
-    return null;
-  }
+  if (!isOurs(method, metadata, serving)) return null;
   const deadline_ms = deadlineOf(incoming.getDeadline());
-  return new ServedCall(readCaller(metadata, deadline_ms), readRequestId(metadata), deadline_ms, log);
+  return new ServedCall(readCaller(metadata, deadline_ms), readRequestId(metadata), deadline_ms, serving.log);
 }
+
+/** A call that shares a stream, whose token was seen when the stream began. */
+export function receiveShared(written: WrittenCaller & { readonly leftMs: number }, log: Log): ServedCall {
+  const deadline_ms = systemClock() + (written.leftMs === 0 ? NO_DEADLINE_MS : written.leftMs);
+  return new ServedCall(callerOf(written, deadline_ms), written.requestId, deadline_ms, log);
+}
+
+/** Whether the metadata carry the house's token. */
+export function isOurs(method: string, metadata: Metadata, { token }: Serving): boolean {
+  const ours = timingSafeEqual(digest(readToken(metadata)), token);
+  if (!ours) observeServed(method, "UNAUTHENTICATED", 0);
+  return ours;
+}
+
+/** What whoever lacks the token is told. */
+export const UNAUTHENTICATED = { code: status.UNAUTHENTICATED, details: "the house's token is missing or wrong" };
 
 /** A refusal on the wire: the status of its reason, and the reason itself in the trailers. */
 export function refusalStatus(refusal: Refusal): Partial<StatusObject> {
@@ -54,13 +67,20 @@ export function refusalStatus(refusal: Refusal): Partial<StatusObject> {
   return { code: meaningOf(refusal.refused).grpc, details: refusal.message, metadata: trailers };
 }
 
+/** What became of a creation, as trailers. */
+export function outcomeTrailers({ told }: ServedCall): Metadata {
+  const trailers = new Metadata();
+  if (told !== "") trailers.set("cauri-outcome", told);
+  return trailers;
+}
+
 export class ServedCall implements Call {
   readonly request_id: string;
   readonly deadline_ms: number;
   readonly #caller: Caller | null;
   readonly #parent: Log;
   #log: Log | null = null;
-  #outcome: Outcome | null = null;
+  #outcome: Outcome | "" = "";
 
   constructor(caller: Caller | null, request_id: string, deadline_ms: number, log: Log) {
     this.#caller = caller;
@@ -84,10 +104,9 @@ export class ServedCall implements Call {
     this.#outcome = outcome;
   }
 
-  trailers(): Metadata {
-    const trailers = new Metadata();
-    if (this.#outcome !== null) trailers.set("cauri-outcome", this.#outcome);
-    return trailers;
+  /** What the handler told of a creation; empty where it told nothing. */
+  get told(): Outcome | "" {
+    return this.#outcome;
   }
 
   /** Who and what, for the log: ids only. */

@@ -4,10 +4,10 @@
 import { once } from "node:events";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import { type handleServerStreamingCall, type ServerWritableStream, type StatusObject, status } from "@grpc/grpc-js";
-import { statusOfFault } from "./fault.ts";
+import { sentenceOfFault, statusOfFault } from "./fault.ts";
 import type { Log } from "./log.ts";
 import { observeServed } from "./metrics.ts";
-import { type Call, receive, refusalStatus, type ServedCall, type Serving } from "./served-call.ts";
+import { type Call, receive, refusalStatus, type ServedCall, type Serving, UNAUTHENTICATED } from "./served-call.ts";
 
 /** A stream's handler knows what every call knows, and when to stop. */
 export type StreamCall = Call & {
@@ -36,7 +36,7 @@ export function wrapStream(
   return (grpc) => {
     const call = receive(method, grpc, serving);
     if (call === null) {
-      fail(grpc, { code: status.UNAUTHENTICATED, details: "the house's token is missing or wrong" });
+      fail(grpc, UNAUTHENTICATED);
       return;
     }
     const ending = new AbortController();
@@ -97,7 +97,7 @@ function settle(stream: Running, refusal: Refusal | null, fault: { error: unknow
   } else {
     const code = statusOfFault(fault.error);
     log.error({ ...line(status[code] ?? String(code)), err: fault.error, bug: code === status.INTERNAL }, "rpc");
-    fail(grpc, { code, details: code === status.INTERNAL ? "a defect of the house" : "a passing unavailability" });
+    fail(grpc, { code, details: sentenceOfFault(code) });
   }
 }
 

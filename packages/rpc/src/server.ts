@@ -1,20 +1,26 @@
-// The gRPC side of a service. Handlers are promises that return an answer or a refusal; the one wrapper here does what
-// every call needs: the house's token, the caller, the deadline, refusals and faults as statuses, one log line, numbers.
+// The gRPC side of a service. Handlers are promises that return an answer or a refusal; each unary one is served by itself
+// and on shared streams alike, with all that every call needs: token, caller, deadline, log line, numbers, statuses.
 
-import { isRefusal, type Refusal } from "@cauri/money/refusal";
-import { failSpan, inSpan } from "@cauri/trace/span";
-import { type handleUnaryCall, Server, ServerCredentials, type ServiceDefinition, status } from "@grpc/grpc-js";
+import type { Refusal } from "@cauri/money/refusal";
+import { type handleUnaryCall, Server, ServerCredentials, type ServiceDefinition } from "@grpc/grpc-js";
 import { readTraceparentOf } from "./caller.ts";
-import { statusOfFault } from "./fault.ts";
+import { type ServedMethod, serveExchanges } from "./exchange-server.ts";
+import { EXCHANGE } from "./exchange-wire.ts";
 import type { Log } from "./log.ts";
-import { observeServed } from "./metrics.ts";
-import { type Call, digest, receive, refusalStatus, type Serving } from "./served-call.ts";
+import {
+  type Call,
+  digest,
+  outcomeTrailers,
+  receive,
+  refusalStatus,
+  type Serving,
+  UNAUTHENTICATED,
+} from "./served-call.ts";
 import { endStreams, type OpenStreams, type StreamHandler, wrapStream } from "./server-stream.ts";
+import { type AnyHandler, serve } from "./serving.ts";
 
 export type { Call, Outcome } from "./served-call.ts";
 
-/** What every span of a call says, by the semantic conventions of OpenTelemetry. */
-const RPC = { "rpc.system.name": "grpc" };
 /** Half of what a proxy before us may keep idle; also notices a peer that vanished without a word. */
 const KEEPALIVE_MS = 20_000;
 const KEEPALIVE_TIMEOUT_MS = 5_000;
@@ -26,6 +32,7 @@ type Method = {
   readonly responseStream: boolean;
   readonly requestDeserialize: (bytes: Buffer) => unknown;
   readonly responseDeserialize: (bytes: Buffer) => unknown;
+  readonly responseSerialize: (answer: never) => Buffer;
 };
 export type Definition = { readonly [method: string]: Method };
 export type RequestOf<M extends Method> = ReturnType<M["requestDeserialize"]>;
@@ -38,7 +45,6 @@ export type Handlers<D extends Definition> = {
     : (request: RequestOf<D[N]>, call: Call) => Promise<ResponseOf<D[N]> | Refusal>;
 };
 
-type AnyHandler = (request: unknown, call: Call) => Promise<unknown>;
 export type Service = { readonly definition: Definition; readonly handlers: { readonly [method: string]: AnyHandler } };
 
 /** A service of the proto with its handlers, ready for `startServer`. */
@@ -62,8 +68,8 @@ export type ServerOptions = {
 export type RunningServer = {
   readonly port: number;
   /**
-   * Takes no new call, ends the streams, lets the running calls end, and closes what is open after the time that the
-   * settings allow.
+   * Takes no new connection, ends the streams, sends those who share one elsewhere, lets the running calls end, and closes
+   * what is open after the time that the settings allow.
    */
   drain(): Promise<void>;
 };
@@ -75,22 +81,29 @@ export async function startServer({ settings, services, log }: ServerOptions): P
   });
   const serving: Serving = { token: digest(settings.CAURI_RPC_TOKEN), log };
   const streams: OpenStreams = new Set();
+  const unary = new Map<string, ServedMethod>();
   for (const { definition, handlers } of services) {
     const wrapped = Object.entries(handlers).map(([name, handler]) => {
       const method = definition[name];
       if (method === undefined) throw new Error(`a handler has no RPC: ${name}`);
       const path = method.path.slice(1);
-      if (!method.responseStream) return [name, wrap(path, handler, serving)];
-      return [name, wrapStream(path, handler as StreamHandler<unknown, unknown>, serving, streams)];
+      if (method.responseStream)
+        return [name, wrapStream(path, handler as StreamHandler<unknown, unknown>, serving, streams)];
+      const encode = method.responseSerialize as (answer: unknown) => Buffer;
+      unary.set(path, { handler, decode: method.requestDeserialize, encode });
+      return [name, wrap(path, handler, serving)];
     });
     server.addService(definition as unknown as ServiceDefinition, Object.fromEntries(wrapped));
   }
+  const exchanges = serveExchanges(unary, serving);
+  server.addService({ exchange: EXCHANGE }, { exchange: exchanges.handle });
   const port = await bind(server, `${settings.CAURI_BIND_HOST}:${settings.CAURI_RPC_PORT}`);
   return {
     port,
     drain: () =>
       new Promise((resolve) => {
         endStreams(streams);
+        exchanges.close();
         const force = setTimeout(() => server.forceShutdown(), settings.CAURI_DRAIN_MS);
         server.tryShutdown(() => {
           clearTimeout(force);
@@ -112,39 +125,16 @@ function bind(server: Server, address: string): Promise<number> {
 function wrap(method: string, handler: AnyHandler, serving: Serving): handleUnaryCall<unknown, unknown> {
   const { log } = serving;
   return (grpc, answer) => {
-    const begun = performance.now();
     const call = receive(method, grpc, serving);
     if (call === null) {
-      answer({ code: status.UNAUTHENTICATED, details: "the house's token is missing or wrong" });
+      answer(UNAUTHENTICATED);
       return;
     }
-    const end = (outcome: string) => {
-      const ms = performance.now() - begun;
-      observeServed(method, outcome, ms / 1000);
-      return { method, ...call.facts(), outcome, ms: Math.round(ms * 10) / 10 };
-    };
-    void inSpan(method, { kind: "server", parent: readTraceparentOf(grpc.metadata), attributes: RPC }, (span) =>
-      // The handler may throw before its first await: that is a fault like any other.
-      Promise.resolve()
-        .then(() => handler(grpc.request, call))
-        .then(
-          (result) => {
-            if (isRefusal(result)) {
-              span?.setAttribute("cauri.refused", result.refused);
-              log.info(end(result.refused), "rpc");
-              answer(refusalStatus(result));
-            } else {
-              log.info(end("ok"), "rpc");
-              answer(null, result, call.trailers());
-            }
-          },
-          (error: unknown) => {
-            if (span !== null) failSpan(span, error);
-            const code = statusOfFault(error);
-            log.error({ ...end(status[code] ?? String(code)), err: error, bug: code === status.INTERNAL }, "rpc");
-            answer({ code, details: code === status.INTERNAL ? "a defect of the house" : "a passing unavailability" });
-          },
-        ),
-    );
+    const parent = readTraceparentOf(grpc.metadata);
+    void serve({ method, handler, request: grpc.request, call, parent, log }).then((served) => {
+      if (served.kind === "refusal") answer(refusalStatus(served.refusal));
+      else if (served.kind === "fault") answer({ code: served.code, details: served.details });
+      else answer(null, served.answer, outcomeTrailers(call));
+    });
   };
 }
