@@ -3,7 +3,7 @@
 // after each reconnect.
 
 import { randomUUID } from "node:crypto";
-import { recentStreamSeq, sentEvents, unsend, unsendBefore } from "@cauri/store/outbox";
+import { recentlySent, type SentPlace, sentEvents, unsend, unsendBefore } from "@cauri/store/outbox";
 import type { Queryable } from "@cauri/store/pool";
 import { AckPolicy, DeliverPolicy } from "@nats-io/jetstream";
 import { nanos } from "@nats-io/transport-node";
@@ -23,24 +23,28 @@ export async function reconcile(events: Events, db: Queryable): Promise<number> 
   // A stream that is younger than an event can't have it: NATS came back with an empty store.
   let lost = 0;
   for (let some = PAGE; some === PAGE; lost += some) some = await unsendBefore(db, new Date(created), PAGE);
-  const from = await recentStreamSeq(db, UNSYNCED_MS);
-  if (from !== null) lost += await unsendMissing(events, db, from);
+  const recent = await recentlySent(db, UNSYNCED_MS);
+  if (recent !== null) lost += await unsendMissing(events, db, recent);
   if (lost > 0) events.log.warn({ lost }, "the stream has lost events: they are published again");
   return lost;
 }
 
-/** Holds the rows from a sequence number on against what the stream has from there. */
-async function unsendMissing(events: Events, db: Queryable, from: bigint): Promise<number> {
-  const there = await idsInStream(events, from);
+/** Holds the rows behind a place against what the stream has from its first number on. */
+async function unsendMissing(
+  events: Events,
+  db: Queryable,
+  { behind, stream_seq }: { readonly behind: SentPlace; readonly stream_seq: bigint },
+): Promise<number> {
+  const there = await idsInStream(events, stream_seq);
   let lost = 0;
-  for (let at = from; ; ) {
+  for (let at = behind; ; ) {
     const page = await sentEvents(db, at, PAGE);
     const missing = page.filter((event) => !there.has(event.event_id)).map((event) => event.event_id);
     await unsend(db, missing);
     lost += missing.length;
     const last = page.at(-1);
     if (page.length < PAGE || last === undefined) return lost;
-    at = last.stream_seq + 1n;
+    at = last;
   }
 }
 

@@ -8,6 +8,19 @@ import type { Pool, Queryable, Tx } from "./pool.ts";
 /** The consumer of one replica writes an offset; the others see it in the table within this time. */
 const REFRESH_MS = 1_000;
 
+/**
+ * Business time in a statement over many rows that has joined `clocks` itself, on the account of a test-mode row and on
+ * null for a live one. PostgreSQL inlines no function with a subquery, so `now_of` costs four times as much for each row.
+ */
+export function nowBy(clocks: string): string {
+  return `(date_trunc('milliseconds', statement_timestamp()) + interval '1 millisecond' * coalesce(${clocks}.offset_ms, 0))`;
+}
+
+/** The account on which such a statement joins `clocks`. */
+export function clockOf({ account, mode }: { readonly account: string; readonly mode: Mode }): string | null {
+  return mode === "test" ? account : null;
+}
+
 export type Clocks = {
   /** The business time of an account; in live mode simply the time. */
   now(account: string, mode: Mode): Date;

@@ -8,6 +8,7 @@ import {
   onOutboxWake,
   outboxLag,
   purgeOutbox,
+  recentlySent,
   sentEvents,
   unsend,
   unsendBefore,
@@ -29,6 +30,7 @@ function event(id: string, topic: string, account = "acct_1"): OutboxEvent {
   return { id, topic, subject, payload: Uint8Array.of(0, 255, 7), account, mode: "live" };
 }
 
+const EARLIEST = { sent_at: "-infinity", seq: -1n };
 const append = (...events: OutboxEvent[]) => transact(db.pool, (tx) => appendEvents(tx, events));
 const unsent = async () => (await unsentEvents(db.pool, 100)).map((row) => row.event_id);
 const sent = (event_id: string, stream_seq: bigint) => markSent(db.pool, [{ event_id, stream_seq }]);
@@ -98,13 +100,19 @@ test("unsent_events: what commits late is found although it began early", async 
 test("sent_events, unsend: what the stream has lost leaves again, in order", async () => {
   await append(event("a1", "a"), event("b1", "b"), event("c1", "c"));
   for (const [index, id] of ["a1", "b1", "c1"].entries()) await sent(id, BigInt(index + 10));
+  const all = await sentEvents(db.pool, EARLIEST, 10);
   assert.deepEqual(
-    (await sentEvents(db.pool, 11n, 10)).map((row) => [row.event_id, row.stream_seq]),
+    all.map((row) => [row.event_id, row.stream_seq]),
     [
+      ["a1", 10n],
       ["b1", 11n],
       ["c1", 12n],
     ],
   );
+  for (const [at, row] of all.entries()) {
+    const behind = await sentEvents(db.pool, row, 10);
+    assert.deepEqual(behind, all.slice(at + 1), "each once, to the microsecond");
+  }
   await append(event("b2", "b"));
   await unsend(db.pool, ["b1", "unknown"]);
   assert.deepEqual(await unsent(), ["b1"], "the lost one comes before what followed it");
@@ -122,7 +130,22 @@ test("purge_outbox: only what was sent before the instant goes", async () => {
   await db.pool.query("update outbox set sent_at = sent_at - interval '49 hours' where event_id = 'old'");
   assert.equal(await purgeOutbox(db.pool, new Date(Date.now() - 48 * 3_600_000)), 1);
   assert.deepEqual(await unsent(), ["unsent"]);
-  assert.equal((await sentEvents(db.pool, 0n, 10)).length, 1);
+  assert.equal((await sentEvents(db.pool, EARLIEST, 10)).length, 1);
+});
+
+test("recently_sent: what left within a time before the newest event, and where in the stream that begins", async () => {
+  assert.equal(await recentlySent(db.pool, 60_000), null);
+  await append(event("old", "a"), event("young", "b"), event("newest", "c"), event("unsent", "d"));
+  for (const [index, id] of ["old", "young", "newest"].entries()) await sent(id, BigInt(index + 7));
+  await db.pool.query("update outbox set sent_at = sent_at - interval '2 hours'");
+  await db.pool.query("update outbox set sent_at = sent_at - interval '2 minutes' where event_id = 'old'");
+  const recent = await recentlySent(db.pool, 60_000);
+  assert.equal(recent?.stream_seq, 8n);
+  const rows = await sentEvents(db.pool, recent?.behind ?? EARLIEST, 10);
+  assert.deepEqual(
+    rows.map((row) => row.event_id),
+    ["young", "newest"],
+  );
 });
 
 test("outbox_lag: counts what waits, of one account or of all", async () => {

@@ -28,7 +28,10 @@ export type UnsentEvent = {
   readonly account: string;
 };
 
-export type SentEvent = UnsentEvent & { readonly stream_seq: bigint; readonly sent_at: Date };
+export type SentEvent = UnsentEvent & { readonly stream_seq: bigint; readonly sent_at: string };
+
+/** A place among what was sent; the time as PostgreSQL writes it, for a `Date` would cut off its microseconds. */
+export type SentPlace = Pick<SentEvent, "sent_at" | "seq">;
 
 const wakers = new WeakMap<Pool, Set<() => void>>();
 
@@ -66,19 +69,16 @@ export function onOutboxWake(pool: Pool, wake: () => void): () => void {
   return () => void known.delete(wake);
 }
 
-/** The oldest unsent event of each topic, oldest first: all of these may be in flight together. */
+/** The oldest unsent event of each topic among the first `limit`, oldest first: all of these may be in flight together. */
 export async function unsentEvents(db: Queryable, limit: number): Promise<UnsentEvent[]> {
   const { rows } = await db.query<UnsentEvent>(
-    `select o.event_id, o.seq, o.topic, o.subject, o.payload, o.account
-       from outbox o
-      where o.sent_at is null
-        and not exists (select from outbox earlier
-                         where earlier.topic = o.topic and earlier.sent_at is null and earlier.seq < o.seq)
-      order by o.seq
-      limit $1`,
+    `select event_id, seq, topic, subject, payload, account
+       from outbox where sent_at is null order by seq limit $1`,
     [limit],
   );
-  return rows;
+  // Whatever of a topic is unsent and older stands before it here, so that no index by topic need be kept.
+  const topics = new Set<string>();
+  return rows.filter(({ topic }) => !topics.has(topic) && topics.add(topic));
 }
 
 /**
@@ -98,12 +98,13 @@ export async function markSent(
   );
 }
 
-/** Sent events in the order of the stream, from a sequence number on: what the relay holds against the stream itself. */
-export async function sentEvents(db: Queryable, from_stream_seq: bigint, limit: number): Promise<SentEvent[]> {
+/** Sent events behind a place, in the order in which they were sent: what the relay holds against the stream itself. */
+export async function sentEvents(db: Queryable, behind: SentPlace, limit: number): Promise<SentEvent[]> {
   const { rows } = await db.query<SentEvent>(
-    `select event_id, seq, topic, subject, payload, account, stream_seq, sent_at
-       from outbox where stream_seq >= $1 order by stream_seq, seq limit $2`,
-    [from_stream_seq, limit],
+    `select event_id, seq, topic, subject, payload, account, stream_seq, sent_at::text as sent_at
+       from outbox where sent_at is not null and (sent_at, seq) > ($1::timestamptz, $2::bigint)
+      order by outbox.sent_at, seq limit $3`,
+    [behind.sent_at, behind.seq, limit],
   );
   return rows;
 }
@@ -130,14 +131,23 @@ export async function unsendBefore(db: Queryable, before: Date, limit: number): 
   return rowCount ?? 0;
 }
 
-/** Where in the stream the events begin that left within `window_ms` before the newest one; null when none ever left. */
-export async function recentStreamSeq(db: Queryable, window_ms: number): Promise<bigint | null> {
-  const { rows } = await db.query<{ first: bigint | null }>(
-    `select min(stream_seq) as first from outbox
-      where sent_at >= (select max(sent_at) from outbox) - $1 * interval '1 millisecond'`,
+/**
+ * The events that left within `window_ms` before the newest one: the place before the first of them, and where in the
+ * stream they begin; null when none ever left.
+ */
+export async function recentlySent(
+  db: Queryable,
+  window_ms: number,
+): Promise<{ readonly behind: SentPlace; readonly stream_seq: bigint } | null> {
+  const { rows } = await db.query<{ since: string; first: bigint | null }>(
+    `with newest as (select max(sent_at) - $1 * interval '1 millisecond' as since from outbox)
+     select n.since::text as since, (select min(o.stream_seq) from outbox o where o.sent_at >= n.since) as first
+       from newest n`,
     [window_ms],
   );
-  return rows[0]?.first ?? null;
+  const [found] = rows;
+  if (found === undefined || found.first === null) return null;
+  return { behind: { sent_at: found.since, seq: -1n }, stream_seq: found.first };
 }
 
 /** Deletes sent rows older than an instant (48 hours ago); returns how many, so that a loop goes on while there are more. */

@@ -7,6 +7,7 @@ import type { OutgoingNews, OutgoingWord } from "@cauri/money/outgoing";
 import type { OperationRef } from "@cauri/money/reference";
 import pg from "pg";
 import { pgBoolArray, pgNumArray, pgTextArray } from "./arrays.ts";
+import { clockOf, nowBy } from "./clock.ts";
 import { findNamed } from "./find.ts";
 import { type ListPage, type ListQuery, listPage } from "./lists.ts";
 import { type Pool, type Queryable, snapshot, type Tx } from "./pool.ts";
@@ -33,7 +34,17 @@ export type OutgoingEntry = {
 
 /** What every such table has beside the room's own columns. */
 type Row = pg.QueryResultRow & { readonly id: string };
-type Stored = { readonly id: string; readonly status: string; readonly version: number };
+type Stored = {
+  readonly id: string;
+  readonly account: string;
+  readonly mode: Mode;
+  readonly status: string;
+  readonly version: number;
+};
+
+/** What becoming visible changes of a row, and what a move does: all else is known to whoever read it. */
+const SHOWN = ["id", "status", "created_at", "updated_at"];
+const MOVED = ["id", "status", "version", "failure_code", "rail_version", "rail", "updated_at", "completed_at"];
 
 export type OutgoingTable<O> = {
   /** Drafts whose funds are reserved become visible: each takes its list number and its time. Null: it was no draft. */
@@ -75,9 +86,12 @@ export type OutgoingTable<O> = {
 export function outgoingTable<O extends Stored>(noun: string, read: (row: Row) => O): OutgoingTable<O> {
   // Names come from code, never from a request; quoted all the same.
   const table = pg.escapeIdentifier(`${noun}s`);
-  const rowsOf = (ids: readonly string[], rows: readonly Row[]) => {
-    const found = new Map(rows.map((row) => [row.id, read(row)]));
-    return ids.map((id) => found.get(id) ?? null);
+  const changed = (operations: readonly O[], rows: readonly Row[]) => {
+    const found = new Map(rows.map((row) => [row.id, row]));
+    return operations.map((operation): O | null => {
+      const row = found.get(operation.id);
+      return row === undefined ? null : { ...operation, ...row };
+    });
   };
   const findAll = async (db: Queryable, ids: readonly string[]) => {
     const { rows } = await db.query<Row>(`select * from ${table} where id = any($1::text[])`, [pgTextArray(ids)]);
@@ -87,12 +101,12 @@ export function outgoingTable<O extends Stored>(noun: string, read: (row: Row) =
     show: async (tx, operations, check_in_ms) => {
       const ids = operations.map(({ id }) => id);
       const { rows } = await tx.query<Row>(showText(table), [pgTextArray(ids), check_in_ms, noun]);
-      return rowsOf(ids, rows);
+      return changed(operations, rows);
     },
     move: async (tx, moves) => {
       const { rows } = await tx.query<Row>(moveText(table), moveArrays(moves));
-      return rowsOf(
-        moves.map(({ operation }) => operation.id),
+      return changed(
+        moves.map(({ operation }) => operation),
         rows,
       );
     },
@@ -140,21 +154,23 @@ function showText(table: string): string {
                  check_at = t.created_at + $2 * interval '1 millisecond'
             from given g join taken t on t.ord = g.ord
            where p.id = g.id and p.status = 'draft'
-          returning p.*`;
+          returning ${SHOWN.map((column) => `p.${column}`).join(", ")}`;
 }
 
 function moveText(table: string): string {
   return `update ${table} p
              set status = m.status, version = p.version + m.told, failure_code = m.failure_code,
                  rail_version = greatest(p.rail_version, m.rail_version), rail = coalesce(m.rail, p.rail),
-                 updated_at = greatest(p.updated_at, now_of(p.account, p.mode)),
+                 updated_at = greatest(p.updated_at, ${nowBy("c")}),
                  completed_at = case when m.status in ('initiated', 'pending') then null
                                      when m.status = p.status then p.completed_at
-                                     else coalesce(p.completed_at, greatest(p.updated_at, now_of(p.account, p.mode))) end
-            from unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::bigint[], $8::text[])
-              as m (id, was, version, status, told, failure_code, rail_version, rail)
+                                     else coalesce(p.completed_at, greatest(p.updated_at, ${nowBy("c")})) end
+            from unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::bigint[],
+                        $8::text[], $9::text[])
+              as m (id, was, version, status, told, failure_code, rail_version, rail, clock)
+            left join clocks c on c.account = m.clock
            where p.id = m.id and p.status = m.was and p.version = m.version
-          returning p.*`;
+          returning ${MOVED.map((column) => `p.${column}`).join(", ")}`;
 }
 
 function moveArrays<O extends Stored>(moves: readonly OutgoingMove<O>[]): string[] {
@@ -168,6 +184,7 @@ function moveArrays<O extends Stored>(moves: readonly OutgoingMove<O>[]): string
     text(({ change }) => change.failure_code),
     pgNumArray(moves.map(({ change }) => change.rail_version)),
     text(({ change }) => change.rail),
+    text(({ operation }) => clockOf(operation)),
   ];
 }
 

@@ -3,6 +3,7 @@
 
 import { move } from "@cauri/money/moves";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
+import { nowBy } from "@cauri/store/clock";
 import { appendEvents } from "@cauri/store/outbox";
 import { type OutgoingTable, outgoingTable } from "@cauri/store/outgoing-table";
 import type { Tx } from "@cauri/store/pool";
@@ -84,11 +85,12 @@ async function insertAll(tx: Tx, accepted: readonly Accepted[]): Promise<Map<str
        scale, platform_id, rails, merchant_name, reason, metadata, check_at, created_at, updated_at)
      select d.id, d.account, d.mode, d.reference, d.client_ref, d.payment_id, d.payment_reference, 'draft', d.amount_minor,
             d.asset_id, d.currency, d.scale, d.platform_id, d.rails, d.merchant_name, d.reason, d.metadata,
-            now_of(d.account, d.mode), now_of(d.account, d.mode), now_of(d.account, d.mode)
+            ${nowBy("c")}, ${nowBy("c")}, ${nowBy("c")}
        from json_to_recordset($1::json) as d (
          id text, account text, mode text, reference text, client_ref text, payment_id text, payment_reference text,
          amount_minor bigint, asset_id text, currency text, scale smallint, platform_id text, rails text[],
          merchant_name text, reason text, metadata json)
+       left join clocks c on c.account = d.account and d.mode = 'test'
      returning *`,
     [JSON.stringify(accepted.map(inJson))],
   );

@@ -5,10 +5,19 @@ import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import type { OperationRef } from "@cauri/money/reference";
 import { pgBoolArray, pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import { clockOf, nowBy } from "@cauri/store/clock";
 import { findNamed } from "@cauri/store/find";
 import { type ListPage, type ListQuery, listPage } from "@cauri/store/lists";
 import { type Pool, type Queryable, snapshot, type Tx } from "@cauri/store/pool";
-import type { MaskedPayer, Offer, Payment, PaymentNews, PaymentStatus, RailWord } from "./payment.ts";
+import {
+  type MaskedPayer,
+  NO_OFFER,
+  type Offer,
+  type Payment,
+  type PaymentNews,
+  type PaymentStatus,
+  type RailWord,
+} from "./payment.ts";
 
 /** What the merchant and the terms decide; the rest of a new payment follows. */
 export type NewPayment = Pick<
@@ -61,12 +70,21 @@ type Row = Omit<Payment, "payer"> & {
   readonly payer_email: string | null;
 };
 
+/** What a new row says that its draft did not. */
+type First = Pick<Row, "id" | "created_at" | "expires_at">;
+
+/** What a move may have changed, and what refunds may have changed since the payment was read. */
+const MOVED = [
+  ...["id", "status", "version", "failure_code", "rail_version", "rail", "payment_url", "deep_link", "qr"],
+  ...["refunded_minor", "refunding_minor", "updated_at", "completed_at"],
+] as const;
+
 /**
  * One statement for all: the list numbers and times are taken from the merchants' heads, which are locked until the
  * commit. The payments come back in the order in which they were given.
  */
 export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): Promise<Payment[]> {
-  const { rows } = await tx.query<Row>(
+  const { rows } = await tx.query<First>(
     `with given as materialized (
        select * from rows from (json_to_recordset($1::json) as (
          id text, account text, mode text, reference text, client_ref text, amount_minor bigint, fee_minor bigint,
@@ -90,15 +108,35 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
             1, t.created_at + g.expires_in_s * interval '1 second', t.created_at + g.expires_in_s * interval '1 second',
             t.created_at, t.created_at
        from given g join taken t on t.ord = g.ord
-     returning *`,
+     returning id, created_at, expires_at`,
     [JSON.stringify(payments.map(inJson))],
   );
-  const inserted = new Map(rows.map((row) => [row.id, paymentOf(row)]));
-  return payments.map(({ id }) => {
-    const payment = inserted.get(id);
-    if (payment === undefined) throw new Error("an insert of payments returned no row");
-    return payment;
+  const inserted = new Map(rows.map((row) => [row.id, row]));
+  return payments.map((payment) => {
+    const first = inserted.get(payment.id);
+    if (first === undefined) throw new Error("an insert of payments returned no row");
+    return firstState(payment, first);
   });
+}
+
+/** The row as it was written: sending all of its columns back would tell what is known. */
+function firstState({ expires_in_s: _, ...draft }: NewPayment, { created_at, expires_at }: First): Payment {
+  return {
+    ...draft,
+    status: "initiated",
+    ...NO_OFFER,
+    failure_code: null,
+    refunded_minor: 0n,
+    refunding_minor: 0n,
+    payment_link_id: null,
+    subscription_id: null,
+    version: 1,
+    rail_version: 0n,
+    expires_at,
+    created_at,
+    updated_at: created_at,
+    completed_at: null,
+  };
 }
 
 /** As `insertPayments` reads it: a JSON number would not hold every amount of a bigint. */
@@ -123,21 +161,22 @@ export async function movePayments(
   moves: readonly { readonly payment: Payment; readonly change: Change }[],
 ): Promise<(Payment | null)[]> {
   const text = (of: (move: (typeof moves)[number]) => string | null) => pgTextArray(moves.map(of));
-  const { rows } = await tx.query<Row>(
+  const { rows } = await tx.query<Pick<Row, (typeof MOVED)[number]>>(
     `update payments p
         set status = m.status, version = p.version + m.told, failure_code = m.failure_code,
             rail_version = greatest(p.rail_version, m.rail_version),
             rail = coalesce(m.rail, p.rail), payment_url = coalesce(m.payment_url, p.payment_url),
             deep_link = coalesce(m.deep_link, p.deep_link), qr = coalesce(m.qr, p.qr),
-            updated_at = greatest(p.updated_at, now_of(p.account, p.mode)),
+            updated_at = greatest(p.updated_at, ${nowBy("c")}),
             completed_at = case when m.status in ('initiated', 'pending') then null
                                 when m.status = p.status then p.completed_at
-                                else greatest(p.updated_at, now_of(p.account, p.mode)) end
+                                else greatest(p.updated_at, ${nowBy("c")}) end
        from unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::bigint[],
-                   $8::text[], $9::text[], $10::text[], $11::text[])
-         as m (id, was, version, status, told, failure_code, rail_version, rail, payment_url, deep_link, qr)
+                   $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
+         as m (id, was, version, status, told, failure_code, rail_version, rail, payment_url, deep_link, qr, clock)
+       left join clocks c on c.account = m.clock
       where p.id = m.id and p.status = m.was and p.version = m.version
-     returning p.*`,
+     returning ${MOVED.map((column) => `p.${column}`).join(", ")}`,
     [
       text(({ payment }) => payment.id),
       text(({ payment }) => payment.status),
@@ -150,10 +189,14 @@ export async function movePayments(
       text(({ change }) => change.offer.payment_url),
       text(({ change }) => change.offer.deep_link),
       text(({ change }) => change.offer.qr),
+      text(({ payment }) => clockOf(payment)),
     ],
   );
-  const moved = new Map(rows.map((row) => [row.id, paymentOf(row)]));
-  return moves.map(({ payment }) => moved.get(payment.id) ?? null);
+  const moved = new Map(rows.map((row) => [row.id, row]));
+  return moves.map(({ payment }) => {
+    const row = moved.get(payment.id);
+    return row === undefined ? null : { ...payment, ...row };
+  });
 }
 
 /** Payments in the order of their ids, locked: how much of one may be refunded is decided by one transaction at a time. */
