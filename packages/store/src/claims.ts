@@ -209,17 +209,22 @@ export async function tellUnfinished(
 }
 
 /**
- * A fault of the house stopped the runner: a retry goes on at once, else the sweeper does after its grace. A draft that
+ * A fault of the house stopped the runner: a retry goes on at once, else the sweeper does after `wait_ms`. A draft that
  * nobody can name waits for the gateway's repeat, which must not find it erased and begin it anew under the same id.
  */
-export async function yieldLease(tx: Queryable, operation_id: string, lease_no: number): Promise<boolean> {
+export async function yieldLease(
+  tx: Queryable,
+  operation_id: string,
+  lease_no: number,
+  wait_ms: number = SWEEP_GRACE_MS,
+): Promise<boolean> {
   const { rowCount } = await tx.query(
     `update claims
         set lease_until = clock_timestamp(),
             due_at = clock_timestamp() + interval '1 millisecond'
               * case when key is null and client_ref is null and not decided then $4::float8 else $3::float8 end
       where operation_id = $1 and lease_no = $2 and state = 'running'`,
-    [operation_id, lease_no, SWEEP_GRACE_MS, ORPHAN_WAIT_MS],
+    [operation_id, lease_no, wait_ms, ORPHAN_WAIT_MS],
   );
   return rowCount === 1;
 }

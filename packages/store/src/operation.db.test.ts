@@ -14,7 +14,7 @@ import {
   tellUnfinished,
 } from "./claims.ts";
 import { again, age, claimed, claimRequest, LEASE_MS, other_payload } from "./claims-testing.ts";
-import { beginTogether } from "./operation.ts";
+import { beginTogether, sweepOnce } from "./operation.ts";
 import { transact } from "./pool.ts";
 import { type TestDatabase, testDatabase } from "./testing.ts";
 
@@ -150,4 +150,32 @@ test("leases: of many those stand that nobody took over, and only those end", as
     ),
     ["replayed", "concurrent_request", "replayed"],
   );
+});
+
+test("sweep: what met an absent room is given back for a moment that grows to a lease's length; any other fault keeps its lease", async () => {
+  const [waiting, broken] = [claimRequest(), claimRequest()];
+  for (const one of [waiting, broken]) await claimed(db.pool, one);
+  const pauses: number[] = [];
+  for (let tries = 0; tries < 12; tries += 1) {
+    for (const one of [waiting, broken]) await age(db.pool, one.operation_id, LEASE_MS + 1_000);
+    const told: unknown[] = [];
+    const log = { error: (_fields: object, sentence: string) => told.push(sentence) };
+    const resume = async ({ operation_id }: { readonly operation_id: string }) => {
+      const is_away = operation_id === waiting.operation_id;
+      throw Object.assign(new Error("it fails"), is_away ? { unavailable: true } : {});
+    };
+    await sweepOnce(db.pool, LEASE_MS, resume, log);
+    assert.equal(told.length, 2);
+    const { rows } = await db.pool.query<{ operation_id: string; pause_s: number; is_free: boolean }>(
+      `select operation_id, round(extract(epoch from due_at - lease_until))::integer as pause_s,
+              lease_until <= clock_timestamp() as is_free
+         from claims where operation_id = any($1::text[])`,
+      [[waiting.operation_id, broken.operation_id]],
+    );
+    const of = ({ operation_id }: { readonly operation_id: string }) =>
+      rows.find((row) => row.operation_id === operation_id) ?? assert.fail();
+    assert.deepEqual([of(waiting).is_free, of(broken).is_free], [true, false], "a merchant's retry goes on at once");
+    pauses.push(of(waiting).pause_s);
+  }
+  assert.deepEqual(pauses, [1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9]);
 });

@@ -16,12 +16,14 @@ import {
   yieldLease,
 } from "./claims.ts";
 import { coalescePer } from "./coalescer.ts";
-import { type Log, type Pool, type Tx, transact } from "./pool.ts";
+import { isUnavailable, type Log, type Pool, type Tx, transact } from "./pool.ts";
 import { type Loop, startLoop } from "./sweeper.ts";
 
 /** A crash is noticed within lease + grace + this: 9 s + 1 s at most leave no more. */
 const SWEEP_EVERY_MS = 500;
 const SWEEP_LIMIT = 100;
+/** A take-over that met an absent room pauses so long, and so much longer each time, up to the length of a lease. */
+const PAUSE_MS = 1_000;
 
 /** Creations of one transaction: bounds how long it holds its locks. */
 const BATCH = 100;
@@ -148,8 +150,9 @@ export async function underLease<T>(pool: Pool, lease: Lease, steps: () => Promi
 }
 
 /**
- * Takes over what a crash or a silent merchant left behind and runs `resume` for each. One that fails keeps its lease:
- * the lease's length is the pause before the next try.
+ * Takes over what a crash or a silent merchant left behind and runs `resume` for each. One that meets an absent room gives
+ * its lease back for a moment: a neighbour that only restarts costs little, one that stays away meets no storm. One that
+ * fails otherwise keeps its lease, whose length is the pause before the next try.
  */
 export function startOperationSweeper(options: {
   readonly pool: Pool;
@@ -176,8 +179,13 @@ export async function sweepOnce(
   const due = await transact(pool, (tx) => dueClaims(tx, { limit: SWEEP_LIMIT, lease_ms }));
   await Promise.all(
     due.map((claimed) =>
-      resume(claimed).catch((error: unknown) => {
-        log.error({ err: error, operation: claimed.operation_id }, "an interrupted operation could not go on yet");
+      resume(claimed).catch(async (error: unknown) => {
+        const { operation_id, lease_no } = claimed;
+        log.error({ err: error, operation: operation_id }, "an interrupted operation could not go on yet");
+        if (!isUnavailable(error)) return;
+        // Its runner had the first lease. Where even this fails, the lease runs out by itself.
+        const pause_ms = Math.min(lease_ms, (lease_no - 1) * PAUSE_MS);
+        await yieldLease(pool, operation_id, lease_no, pause_ms).catch(() => false);
       }),
     ),
   );
