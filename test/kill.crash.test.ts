@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { type Answer, balance, cauri, eventually, handles, type Merchant, merchant, paymentBody } from "./house.ts";
+import { readyAgain, sigkill, startedAgain } from "./kills.ts";
 import { type Receiver, startReceiver } from "./receiver.ts";
 
 const KILLS = Number(process.env["CAURI_KILLS"] ?? 12);
@@ -71,25 +72,9 @@ async function startClient(index: number): Promise<Client> {
   };
 }
 
-async function isReady(): Promise<boolean> {
-  try {
-    return (await fetch(`${handles().base_url}/readyz`)).ok;
-  } catch {
-    return false;
-  }
-}
-
 async function kill(name: string): Promise<void> {
-  const pid = handles().processes[name];
-  assert.ok(pid !== undefined, `no process ${name} in local.json`);
-  process.kill(pid, "SIGKILL");
-  await eventually(
-    `${name} is started again`,
-    async () => handles().processes[name],
-    (now) => now !== undefined && now !== pid,
-    20_000,
-  );
-  await eventually(`ready after ${name}`, isReady, (ready) => ready, 30_000);
+  await startedAgain(name, sigkill(name));
+  await readyAgain();
 }
 
 test(`${KILLS} kills over all processes: nothing lost, nothing doubled`, {

@@ -2,23 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { call, eventually, handles, merchant, paymentBody } from "./house.ts";
+import { call, eventually, merchant, paymentBody } from "./house.ts";
+import { sigkill, startedAgain } from "./kills.ts";
 import { startListener, startLocalServer } from "./listener.ts";
 
 /** Each breaks the line at another place: to the client, to the service, to the stream of events. */
 const KILLED = ["gateway", "webhooks", "nats", "gateway"];
-
-async function kill(name: string): Promise<void> {
-  const pid = handles().processes[name];
-  assert.ok(pid !== undefined, `no process ${name} in local.json`);
-  process.kill(pid, "SIGKILL");
-  await eventually(
-    `${name} is started again`,
-    async () => handles().processes[name],
-    (now) => now !== undefined && now !== pid,
-    20_000,
-  );
-}
 
 test(`listen: over kills of ${KILLED.join(", ")} every event is printed and forwarded once`, {
   timeout: 240_000,
@@ -45,7 +34,7 @@ test(`listen: over kills of ${KILLED.join(", ")} every event is printed and forw
     for (const name of KILLED) {
       await pay();
       // In the middle of things: what this payment tells may be on its way to the listener.
-      await Promise.all([kill(name), pay()]);
+      await Promise.all([startedAgain(name, sigkill(name)), pay()]);
       await pay();
     }
     for (const id of made) await listener.prints(id, ["payment.initiated", "payment.success"], 60_000);

@@ -15,6 +15,7 @@ import { freePorts } from "../tools/ports.ts";
 import { type Postgres, startPostgres } from "../tools/postgres.ts";
 import { makeTestFolder, removeTestFolder } from "../tools/test-folder.ts";
 import { type Answer, type Api, api, cauri, eventually, handles, merchant, paymentBody } from "./house.ts";
+import { isReady, readyAgain } from "./kills.ts";
 import { type Receiver, startReceiver } from "./receiver.ts";
 
 const AWAY_MS = Number(process.env["CAURI_OUTAGE_S"] ?? 12) * 1_000;
@@ -224,21 +225,8 @@ async function startSecondGateway() {
   closeSync(log);
   const exited = new Promise<number | null>((settle) => child.once("exit", settle));
   const base_url = `http://127.0.0.1:${port}`;
-  await eventually(
-    "the second gateway",
-    () => isReady(base_url),
-    (ready) => ready,
-    30_000,
-  );
+  await readyAgain(base_url);
   return { child, exited, base_url };
-}
-
-async function isReady(base_url: string): Promise<boolean> {
-  try {
-    return (await fetch(`${base_url}/readyz`)).ok;
-  } catch {
-    return false;
-  }
 }
 
 type Balancer = { next(): string; stop(): void };
