@@ -150,7 +150,7 @@ export function answerOf(response: CollectResponse | Refusal, source: "answer" |
 }
 
 /** Rails refuses only what it certainly did not send. */
-function answerOfRefusal(refusal: Refusal): OutgoingAnswer {
+export function answerOfRefusal(refusal: Refusal): { readonly kind: "not_found" | "refused" | "unavailable" } {
   if (refusal.refused === "not_found") return { kind: "not_found" };
   if (refusal.refused === "upstream_error") return { kind: "refused" };
   if (refusal.refused === "temporarily_unavailable") return { kind: "unavailable" };

@@ -7,6 +7,7 @@ import type { PayerInput } from "@cauri/proto/ts/cauri/collections/v1/payments";
 import { AttemptOutcome, type CollectResponse, type RailsServiceService } from "@cauri/proto/ts/cauri/rails/v1/rails";
 import { type Caller, houseCaller } from "@cauri/rpc/caller";
 import type { Promisified } from "@cauri/rpc/client";
+import { answerOfRefusal } from "@cauri/rpc/sending";
 import type { Answer, MaskedPayer, Offer, Payment, RailWord } from "./payment.ts";
 
 /** Rails gives a rail 5 s; with the ledger's 2.5 s afterwards a run stays below its lease of 9 s. */
@@ -100,14 +101,6 @@ export function answerOf(response: CollectResponse, source: "answer" | "asked"):
     default:
       return { kind: "unknown", word: word("accept") };
   }
-}
-
-/** Rails refuses only what it certainly did not send. */
-function answerOfRefusal(refusal: Refusal): Answer {
-  if (refusal.refused === "not_found") return { kind: "not_found" };
-  if (refusal.refused === "upstream_error") return { kind: "refused" };
-  if (refusal.refused === "temporarily_unavailable") return { kind: "unavailable" };
-  throw new Error(`rails refused a call of ours: ${refusal.refused}`);
 }
 
 function offerOf(response: CollectResponse): Offer {
