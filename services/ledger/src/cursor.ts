@@ -1,6 +1,7 @@
-// Cursors: where a list goes on. Opaque to the caller, and of no use with another list than its own.
+// Cursors of the statements of accounts: what names a list, and what its place is made of.
 
-import { type Refusal, refuseField } from "@cauri/money/refusal";
+import { cursorOf, foreignCursor, partsOf } from "@cauri/money/cursor";
+import type { Refusal } from "@cauri/money/refusal";
 import type { Balances } from "./books.ts";
 import type { Place } from "./past-store.ts";
 
@@ -14,8 +15,7 @@ const SUM = /^-?\d{1,19}$/;
 export function writeCursor(list: readonly unknown[], { place, after }: Cursor): string {
   const { debits_pending, debits_posted, credits_pending, credits_posted } = after;
   const sums = [debits_pending, debits_posted, credits_pending, credits_posted].map(String);
-  const parts = [list.map(String).join(" "), place.at, place.recorded_at, place.position, ...sums];
-  return Buffer.from(JSON.stringify(parts)).toString("base64url");
+  return cursorOf([list.map(String).join(" "), place.at, place.recorded_at, place.position, ...sums]);
 }
 
 /** The place behind a cursor of this list; null where none was given. */
@@ -29,7 +29,7 @@ export function readCursor(list: readonly unknown[], text: string | undefined): 
     Number.isInteger(position) &&
     sums.length === 4;
   if (!fits || !sums.every((sum) => isText(sum, SUM))) {
-    return refuseField("cursor", "is not the next_cursor of this list: begin without one");
+    return foreignCursor();
   }
   const [debits_pending = 0n, debits_posted = 0n, credits_pending = 0n, credits_posted = 0n] = (sums as string[]).map(
     BigInt,
@@ -38,15 +38,6 @@ export function readCursor(list: readonly unknown[], text: string | undefined): 
     place: { at: at as string, recorded_at: recorded_at as string, position: position as number },
     after: { debits_pending, debits_posted, credits_pending, credits_posted },
   };
-}
-
-function partsOf(text: string): unknown[] {
-  try {
-    const parts: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
-    return Array.isArray(parts) ? parts : [];
-  } catch {
-    return [];
-  }
 }
 
 function isText(value: unknown, pattern: RegExp): boolean {
