@@ -71,7 +71,7 @@ async function see({ rooms, account }: Merchant): Promise<Row[]> {
   };
   return (
     await Promise.all([
-      look("payment", "platform_id, fee_minor, refunded_minor"),
+      look("payment", "platform_id, fee_minor, refunded_minor, refunding_minor"),
       look("refund", "platform_id, 0::bigint as fee_minor, payment_id"),
       look("payout", "platform_id, fee_minor"),
       look("withdrawal", "platform_id, fee_minor, kept_as", "requested_minor"),
@@ -161,13 +161,26 @@ async function checkAllTold({ rooms, account }: Merchant, seen: readonly Seen[])
   );
 }
 
-/** Whether money over another amount was heard before newer news; old news after newer change nothing. */
+/** Whether money over another amount was heard before newer news. */
 async function isOddBooked(rooms: MerchantRooms, { kind, id }: Seen): Promise<boolean> {
   if (kind === "transfer" || kind === "rebalance") return false;
   const pool = kind === "payment" || kind === "refund" ? rooms.collections : rooms.payouts;
-  const { rowCount } = await pool.query(
-    `select from ${kind}_news where ${kind}_id = $1 and says = 'mispay' and applied`,
+  const { rows } = await pool.query<Heard>(
+    `select source, rail_version, says from ${kind}_news where ${kind}_id = $1 and applied order by recorded_at`,
     [id],
   );
-  return rowCount !== 0;
+  checkHeard(id, rows);
+  return rows.some(({ says }) => says === "mispay");
+}
+
+type Heard = { readonly source: string; readonly rail_version: bigint; readonly says: string };
+
+/** News again, and older news after newer, change nothing; that it was accepted may be heard after anything. */
+function checkHeard(id: string, applied: readonly Heard[]): void {
+  let newest = 0n;
+  for (const { source, rail_version, says } of applied) {
+    if (source === "news" && says !== "accept")
+      assert.ok(rail_version > newest, `${id} took ${says} into account again`);
+    if (rail_version > newest) newest = rail_version;
+  }
 }

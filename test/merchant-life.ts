@@ -54,6 +54,8 @@ const FINAL = ["insufficient_funds", "precondition_failed", "invalid_request"];
 const PASSING = ["upstream_error", "temporarily_unavailable", "concurrent_request"];
 /** A plan may turn this many calls away, one look each. */
 const LOOKS = 3;
+/** A sweep takes as long as a few steps of a creation: some of these come between any two. */
+const TAKE_OVERS = 4;
 const WALLET = { type: "mobile_wallet", phone: "+2250504030200" };
 
 export class Merchant {
@@ -99,14 +101,16 @@ export class Merchant {
       case "create": {
         const process = rooms.start(step.fate);
         const wanted = step.wishes.flatMap((one) => this.#plan(one));
-        const alone = wanted.length === 1;
-        await Promise.all(wanted.map((one) => this.#ask(process, one, alone)));
+        const alone = wanted.length === 1 && !step.swept;
+        const asking = wanted.map((one) => this.#ask(process, one, alone));
+        await Promise.all([...asking, this.#takeOver(step.swept)]);
         return;
       }
       case "retry": {
         const again = this.made.filter(({ answer, named_by }) => answer !== "refused" && named_by === "key");
         const one = pick(again, step.which);
-        if (one !== undefined) await this.#ask(rooms.start(step.fate), one, true);
+        if (one === undefined) return;
+        await Promise.all([this.#ask(rooms.start(step.fate), one, !step.swept), this.#takeOver(step.swept)]);
         return;
       }
       case "decide": {
@@ -114,8 +118,9 @@ export class Merchant {
         const one = pick(requests, step.which);
         if (one === undefined) return;
         const process = rooms.start(step.fate);
-        const alone = step.says.length === 1;
-        await Promise.all(step.says.map((verdict) => this.#decide(process, one, verdict, alone)));
+        const alone = step.says.length === 1 && !step.swept;
+        const deciding = step.says.map((verdict) => this.#decide(process, one, verdict, alone));
+        await Promise.all([...deciding, this.#takeOver(step.swept)]);
         return;
       }
       case "cancel": {
@@ -224,6 +229,11 @@ export class Merchant {
         return createRebalance(process.payouts, { amountMinor, assetId: this.asset_id, ...ends, ...named }, caller);
       }
     }
+  }
+
+  /** Sweeps beside what is under way, each time as if every lease had just run out. */
+  async #takeOver(wanted: boolean): Promise<void> {
+    for (let turn = 0; wanted && turn < TAKE_OVERS; turn += 1) await sweepAll(this.rooms, this.rooms.start(null));
   }
 
   /** A decision, and what its answer leaves possible; one alone is refused for want of funds only where they are wanting. */

@@ -24,6 +24,8 @@ export type Seen = {
   /** The payment that a refund gives back. */
   readonly payment_id?: string;
   readonly refunded_minor?: bigint;
+  /** Of a payment: what refunds under way have taken of the rest. */
+  readonly refunding_minor?: bigint;
 };
 
 /** What an account has, posted and set aside; an account of the house grows on its debit side. */
@@ -164,6 +166,7 @@ export function checkRefunds(seen: readonly Seen[]): void {
       of.reduce((total, { status, amount_minor }) => (statuses.includes(status) ? total + amount_minor : total), 0n);
     assert.ok(sum("success", "pending") <= payment.amount_minor, `${payment.id} gives back more than it brought`);
     assert.equal(payment.refunded_minor, sum("success"), payment.id);
+    assert.equal(payment.refunding_minor, sum("pending"), payment.id);
     assert.equal(payment.status === "refunded", sum("success") === payment.amount_minor, payment.id);
   }
 }

@@ -19,11 +19,18 @@ export type Wish = {
 };
 
 export type Step =
-  | { readonly do: "create"; readonly wishes: readonly Wish[]; readonly fate: Fate }
-  | { readonly do: "retry"; readonly which: number; readonly fate: Fate }
+  /** `swept`: another process believes that the leases have run out, and takes over whatever is under way. */
+  | { readonly do: "create"; readonly wishes: readonly Wish[]; readonly fate: Fate; readonly swept: boolean }
+  | { readonly do: "retry"; readonly which: number; readonly fate: Fate; readonly swept: boolean }
   | { readonly do: "sweep"; readonly fate: Fate }
   /** Operators decide about a withdrawal request, several of them at once, or about a payout that has not left. */
-  | { readonly do: "decide"; readonly which: number; readonly says: readonly Verdict[]; readonly fate: Fate }
+  | {
+      readonly do: "decide";
+      readonly which: number;
+      readonly says: readonly Verdict[];
+      readonly fate: Fate;
+      readonly swept: boolean;
+    }
   | { readonly do: "cancel"; readonly which: number; readonly fate: Fate }
   | { readonly do: "settle"; readonly platform_id: string }
   | { readonly do: "look"; readonly fate: Fate }
@@ -103,16 +110,22 @@ const fate: fc.Arbitrary<Fate> = fc.oneof(
     }),
   },
 );
+/** Several refunds of one payment at the same moment. */
+const crowd = fc
+  .tuple(fc.array(wish, { minLength: 2, maxLength: 4 }), fc.nat(5))
+  .map(([some, of]) => some.map((one): Wish => ({ ...one, kind: "refund", of })));
+const swept = fc.oneof({ weight: 4, arbitrary: fc.constant(false) }, fc.constant(true));
 export const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 5,
     arbitrary: fc.record({
       do: fc.constant("create" as const),
-      wishes: fc.oneof(fc.tuple(wish), fc.array(wish, { minLength: 2, maxLength: 4 })),
+      wishes: fc.oneof(fc.tuple(wish), fc.array(wish, { minLength: 2, maxLength: 4 }), crowd),
       fate,
+      swept,
     }),
   },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("retry" as const), which: fc.nat(20), fate }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("retry" as const), which: fc.nat(20), fate, swept }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("sweep" as const), fate }) },
   {
     weight: 6,
@@ -124,6 +137,7 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
         maxLength: 3,
       }),
       fate,
+      swept,
     }),
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("cancel" as const), which: fc.nat(20), fate }) },
