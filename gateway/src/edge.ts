@@ -124,10 +124,12 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
   traceRequests(app);
   closeLines(app);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", (request: FastifyRequest, payload: Readable) => readBody(request, payload));
-  app.addHook("onRequest", async (request, reply) => {
+  app.addContentTypeParser("*", readBody);
+  // What waits for nothing is a hook without a promise: a request passes by six of them.
+  app.addHook("onRequest", (request, reply, done) => {
     reply.header("X-Request-Id", request.id);
-    return request.raw.httpVersion === "1.1" && request.headers.host === undefined ? refuseHostless(reply) : undefined;
+    if (request.headers.host === undefined && request.raw.httpVersion === "1.1") refuseHostless(reply);
+    else done();
   });
   // An expectation that nobody here knows is ignored, which HTTP leaves to the server; Node would say a bare 417.
   app.server.on("checkExpectation", (request, response) => app.routing(request, response));
@@ -135,11 +137,11 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
     throw new RefusedEarly(edgeRefusal("not_found", "there is nothing at this path"));
   });
   app.setErrorHandler((error, request, reply) => refuse(request, reply, refusalOfError(error, request, log)));
-  app.addHook("onResponse", async (request, reply) => {
+  app.addHook("onResponse", (request, reply, done) => {
     const route = request.routeOptions.url ?? "unknown";
     const { statusCode: code, elapsedTime: ms } = reply;
     seconds.observe({ door, method: request.method, route, status: code }, ms / 1000);
-    if (UNTRACED.includes(route)) return;
+    if (UNTRACED.includes(route)) return done();
     const { key_id, account, mode } = request.holder ?? {};
     log.info(
       {
@@ -157,6 +159,7 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
       },
       "request",
     );
+    return done();
   });
   return app;
 }
@@ -195,8 +198,9 @@ function traceRequests(app: FastifyInstance): void {
 function closeLines(app: FastifyInstance): void {
   const draining = { now: false };
   app.decorate("draining", draining);
-  app.addHook("onSend", async (request, reply) => {
+  app.addHook("onSend", (request, reply, _payload, done) => {
     if (draining.now && request.raw.httpVersionMajor < 2) reply.header("Connection", "close");
+    done();
   });
   app.addHook("preClose", async () => {
     draining.now = true;
@@ -232,16 +236,20 @@ export function guard(app: FastifyInstance, { authenticate, policy, needs_key }:
       if (path.startsWith("/v1")) reply.header("Cache-Control", "no-store");
       const { holder, refusal, verdict } = await authenticate(credentialsOf(request));
       request.holder = holder;
-      if (verdict !== null) await tellRate(reply, verdict, policy);
+      if (verdict !== null) {
+        tellRate(reply, verdict, policy);
+        if (verdict.admitted && verdict.delay_ms > 0) await held(verdict.delay_ms);
+      }
       if (refusal !== null) return refuse(request, reply, refusal);
     }
     return undefined;
   });
   refuseMissing(app);
-  app.addHook("onRequest", async (request, reply) => {
-    if (request.holder === null) return undefined;
-    const refusal = authorize(request.holder, request.routeOptions.config.route);
-    return refusal === null ? undefined : refuse(request, reply, refusal);
+  app.addHook("onRequest", (request, reply, done) => {
+    const { holder, routeOptions } = request;
+    const refusal = holder === null ? null : authorize(holder, routeOptions.config.route);
+    if (refusal === null) done();
+    else refuse(request, reply, refusal);
   });
 }
 
@@ -249,12 +257,13 @@ export function guard(app: FastifyInstance, { authenticate, policy, needs_key }:
 export function refuseMissing(app: FastifyInstance): void {
   const places = new Places();
   app.addHook("onRoute", ({ method, url }) => places.add(method, url));
-  app.addHook("onRequest", async (request, reply) => {
+  app.addHook("onRequest", (request, reply, done) => {
     const path = pathOf(request.url);
     // The router would take nothing for a parameter: an empty segment names nothing. And where a path of its own lacks
     // the method, it would take the path's last word for an id: /v1/webhooks/test is no endpoint.
     const missing = request.is404 || /\/(?:\/|$)/.test(path) || places.lacks(path, request.method);
-    return missing ? refuse(request, reply, places.missing(path, reply)) : undefined;
+    if (missing) refuse(request, reply, places.missing(path, reply));
+    else done();
   });
 }
 
@@ -264,14 +273,15 @@ function refuse(request: FastifyRequest, reply: FastifyReply, refusal: EdgeRefus
   return is_rpc ? sendRpcRefusal(request, reply, refusal) : sendRefusal(request, reply, refusal);
 }
 
-/** Writes the RateLimit headers and holds a call that passes in a moment. */
-async function tellRate(reply: FastifyReply, verdict: Verdict, policy: string): Promise<void> {
+/** Writes the RateLimit headers. */
+function tellRate(reply: FastifyReply, verdict: Verdict, policy: string): void {
   reply.header("RateLimit-Policy", policy);
   reply.header("RateLimit", `"default";r=${verdict.left};t=${verdict.reset_s}`);
-  // A timer may fire a little early; a call must not pass before its instant.
-  if (verdict.admitted && verdict.delay_ms > 0) {
-    await new Promise((resolve) => setTimeout(resolve, verdict.delay_ms + 1));
-  }
+}
+
+/** Until a call passes. A timer may fire a little early; a call must not pass before its instant. */
+function held(delay_ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, delay_ms + 1));
 }
 
 /** The error envelope: exactly code and message. */
@@ -298,25 +308,42 @@ function refusalOfError(error: unknown, request: FastifyRequest, log: Log): Edge
   return defect();
 }
 
-async function readBody(request: FastifyRequest, payload: Readable): Promise<Buffer | undefined> {
+type BodyRead = (error: Error | null, body?: Buffer) => void;
+
+function readBody(request: FastifyRequest, payload: Readable, done: BodyRead): void {
   const rule = request.routeOptions.config.body;
-  if (rule === undefined) return undefined;
+  if (rule === undefined) return done(null);
   const { headers } = request;
   const declared = Number(headers["content-length"] ?? 0);
   const fits = !rule.json || isJson(headers["content-type"]);
-  if (rule.json && headers["content-encoding"] !== undefined) throw new RefusedEarly(notJson());
-  if (!fits && (declared > 0 || !rule.may_be_empty)) throw new RefusedEarly(notJson());
-  if (declared > rule.limit) throw new RefusedEarly(tooLarge(rule.limit));
+  if (rule.json && headers["content-encoding"] !== undefined) return done(new RefusedEarly(notJson()));
+  if (!fits && (declared > 0 || !rule.may_be_empty)) return done(new RefusedEarly(notJson()));
+  if (declared > rule.limit) return done(new RefusedEarly(tooLarge(rule.limit)));
+  // A body without a declared length may still turn out to be empty; at its first byte the type counts.
+  return gather(payload, (size) => (fits ? (size > rule.limit ? tooLarge(rule.limit) : null) : notJson()), done);
+}
+
+/** Reads to the end, or until what has come so far is refused. */
+function gather(payload: Readable, refusalAt: (size: number) => EdgeRefusal | null, done: BodyRead): void {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of payload as AsyncIterable<Buffer>) {
-    // A body without a declared length may still turn out to be empty; at its first byte the type counts.
-    if (!fits) throw new RefusedEarly(notJson());
+  let is_over = false;
+  const end = (error: Error | null, body?: Buffer) => {
+    if (is_over) return;
+    is_over = true;
+    done(error, body);
+  };
+  payload.on("data", (chunk: Buffer) => {
     size += chunk.length;
-    if (size > rule.limit) throw new RefusedEarly(tooLarge(rule.limit));
     chunks.push(chunk);
-  }
-  return chunks.length === 1 ? chunks[0] : Buffer.concat(chunks);
+    const refusal = is_over ? null : refusalAt(size);
+    if (refusal === null) return;
+    payload.pause();
+    end(new RefusedEarly(refusal));
+  });
+  payload.on("end", () => end(null, chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)));
+  payload.on("error", end);
+  payload.on("close", () => end(Object.assign(new Error("the body broke off"), { code: "ECONNRESET" })));
 }
 
 function isJson(content_type: string | undefined): boolean {
@@ -346,7 +373,7 @@ function requestId(inbound: string | string[] | undefined): string {
  * would pass by them.
  */
 function canonical(target: string): string {
-  const url = target.replace(ORIGIN, "").replace(/^(?!\/)/, "/");
+  const url = target.startsWith("/") ? target : target.replace(ORIGIN, "").replace(/^(?!\/)/, "/");
   const path = pathOf(url);
   if (!path.includes("%")) return url;
   const plain = path.replace(ENCODED, (code) => {
@@ -368,9 +395,17 @@ function pathOf(url: string): string {
 }
 
 /** What a request shows of who sent it. */
-export function credentialsOf({ headers, ip, id }: FastifyRequest): Credentials {
-  const api_key = firstOf(headers["x-api-key"]);
-  return { authorization: headers.authorization, api_key, address: ip, request_id: id };
+export function credentialsOf(request: FastifyRequest): Credentials {
+  const { headers, id } = request;
+  return {
+    authorization: headers.authorization,
+    api_key: firstOf(headers["x-api-key"]),
+    // Asked of the system only where it is needed: for an unknown key.
+    get address() {
+      return request.ip;
+    },
+    request_id: id,
+  };
 }
 
 function firstOf(header: string | string[] | undefined): string | undefined {

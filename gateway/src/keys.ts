@@ -1,6 +1,7 @@
 // Who presents a key: HMAC under the house's pepper, looked up in a small cache, else asked of accounts. A change is
 // heard of at once; should the news not come through, nothing here is older than 5 s.
 
+import { hash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { hmacOfSecret, isSecret } from "@cauri/money/api-key";
 import type { Mode } from "@cauri/money/mode";
@@ -52,9 +53,9 @@ export function createKeys(options: {
   const asked = new Map<string, Promise<KeyHolder | null>>();
   let generation = 0;
 
-  async function ask(name: string, hmac: Buffer, request_id: string): Promise<KeyHolder | null> {
+  async function ask(name: string, secret: string, request_id: string): Promise<KeyHolder | null> {
     const asked_in = generation;
-    const holder = holderOf(await resolve(hmac, request_id));
+    const holder = holderOf(await resolve(hmacOfSecret(secret, pepper), request_id));
     // An answer from before a change may not outlive it.
     if (asked_in === generation) keep(holder === null ? unknown : known, name, holder);
     return holder?.holder ?? null;
@@ -70,9 +71,9 @@ export function createKeys(options: {
   return {
     async find(secret, request_id) {
       if (!isSecret(secret)) return null;
-      const hmac = hmacOfSecret(secret, pepper);
-      // The digest, not the secret, is what is looked up: how long that takes tells nothing about any key.
-      const name = hmac.toString("base64");
+      // A digest, not the secret, is what is kept and looked up: how long that takes tells nothing about any key. It never
+      // leaves this process, so it does without the pepper; a guess at 256 random bits is hopeless either way.
+      const name = hash("sha256", secret, "base64");
       for (const cache of [known, unknown]) {
         const kept = cache.get(name);
         if (kept === undefined) continue;
@@ -81,7 +82,7 @@ export function createKeys(options: {
       }
       const running = asked.get(name);
       if (running !== undefined) return running;
-      const question = ask(name, hmac, request_id).finally(() => asked.delete(name));
+      const question = ask(name, secret, request_id).finally(() => asked.delete(name));
       asked.set(name, question);
       return question;
     },

@@ -34,6 +34,7 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
     name: "gateway",
     max: settings.CAURI_DATABASE_POOL,
     log,
+    by_index: true,
   });
   watchPool("gateway", pool);
   atDrain("database", () => pool.end());

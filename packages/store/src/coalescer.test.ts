@@ -83,6 +83,56 @@ test("coalesce: beside a batch under way only one of a size that is worth it beg
   assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50, 60]);
 });
 
+test("coalesce: with a gap, a batch after one that found company waits for more", async () => {
+  const { batches, run, open } = gated();
+  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100, gap_ms: 1_000 });
+  const first = [times10(1), times10(2)];
+  await settled();
+  await open();
+  await Promise.all(first);
+  const second = [times10(3)];
+  await settled();
+  second.push(times10(4));
+  await settled();
+  assert.deepEqual(batches, [[1, 2]]);
+  while (batches.length === 1) await sleep(20);
+  await open();
+  assert.deepEqual(await Promise.all(second), [30, 40]);
+  assert.deepEqual(batches, [
+    [1, 2],
+    [3, 4],
+  ]);
+});
+
+test("coalesce: with a gap, a full batch waits for nobody, and what it leaves behind begins with the next full one", async () => {
+  const sizes: number[] = [];
+  const plain = coalesce<number, number>({
+    run: async (batch) => batch,
+    max_batch: 3,
+    max_waiting: 100,
+    // Were it waited for once, this test would not end in time.
+    gap_ms: 600_000,
+    observe: (size) => void sizes.push(size),
+  });
+  await Promise.all([1, 2, 3].map(plain));
+  const calls = [4, 5].map(plain);
+  await settled();
+  calls.push(...[6, 7, 8, 9].map(plain));
+  assert.deepEqual(await Promise.all(calls), [4, 5, 6, 7, 8, 9]);
+  assert.deepEqual(sizes, [3, 3, 3]);
+});
+
+test("coalesce: with a gap, a lone caller waits for nobody", async () => {
+  const half = coalesce<number, number>({
+    run: async (batch) => batch.map((item) => item / 2),
+    max_batch: 10,
+    max_waiting: 10,
+    // Were it waited for once, this test would not end in time.
+    gap_ms: 600_000,
+  });
+  for (const item of [2, 4, 6, 8, 10, 12]) assert.equal(await half(item), item / 2);
+});
+
 test("coalesce: one more than may wait is refused at once, and nothing is done with it", async () => {
   const { batches, run, open } = gated();
   const times10 = coalesce({ run, max_batch: 1, max_waiting: 2 });

@@ -21,9 +21,17 @@ export type Coalescing<I, O> = {
   lanes?: number;
   /** Items that a batch beside another one needs to begin: fewer wait for more, or for the end of the one under way. */
   least_beside?: number;
+  /**
+   * For calls that come one by one, many at a time: while batches find company, each begins so long after the one before
+   * it, or when it is full, so that more share its price. A lone caller, who would wait for nobody, does not wait.
+   */
+  gap_ms?: number;
   /** Hears the size of each batch, for the histogram of batch sizes. */
   observe?: (size: number) => void;
 };
+
+/** So many batches in a row with one item each say that waiting finds nobody. */
+const ALONE = 3;
 
 /** Too much is waiting: nothing was done with this item, and the caller's answer is 503. */
 export class Busy extends Error {
@@ -41,10 +49,14 @@ type Waiting<I, O> = {
 };
 
 export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<O> {
-  const { run, max_batch, max_waiting, max_wait_ms = Number.POSITIVE_INFINITY, lanes = 1, least_beside = 1 } = options;
+  const { run, max_batch, max_waiting, max_wait_ms = Number.POSITIVE_INFINITY } = options;
+  const { lanes = 1, least_beside = 1, gap_ms = 0 } = options;
   let waiting: Waiting<I, O>[] = [];
   let running = 0;
   let under_way = 0;
+  let begun_at = Number.NEGATIVE_INFINITY;
+  let alone = ALONE;
+  let full = () => {};
 
   /** Takes the next batch off the queue and refuses what waited too long; the queue is in order of arrival. */
   function takeBatch(): Waiting<I, O>[] {
@@ -56,11 +68,15 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
     const size = Math.min(max_batch, Math.max(least_beside, Math.ceil((waiting.length + under_way) / lanes)));
     const batch = waiting.slice(0, size);
     waiting = waiting.slice(size);
+    begun_at = performance.now();
+    alone = batch.length > 1 ? 0 : alone + 1;
     return batch;
   }
 
   async function work(): Promise<void> {
     while (waiting.length >= (running > 1 ? least_beside : 1)) {
+      const early_ms = alone < ALONE ? begun_at + gap_ms - performance.now() : 0;
+      if (early_ms > 0 && waiting.length < max_batch) await gathered(early_ms);
       const batch = takeBatch();
       if (batch.length === 0) break;
       await settle(batch);
@@ -68,6 +84,17 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
       await answered();
     }
     running -= 1;
+  }
+
+  /** For so long, or until a batch is full. */
+  function gathered(early_ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, early_ms);
+      full = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 
   async function settle(batch: Waiting<I, O>[]): Promise<void> {
@@ -100,6 +127,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
         return;
       }
       waiting.push({ item, since: performance.now(), resolve, reject, inside: here() });
+      if (waiting.length >= max_batch) full();
       if (running >= lanes || (running > 0 && waiting.length < least_beside)) return;
       running += 1;
       // A turn of the event loop later, so that calls which arrived by one read of a socket share the first batch.
