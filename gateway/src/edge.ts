@@ -1,7 +1,6 @@
 // What every request of a door meets, whatever it asks for: its id, the checks in the contract's order, the error
 // envelope, one canonical log line and its numbers. Logs and numbers name the route's template, never the URL.
 
-import type { Readable } from "node:stream";
 import { type IdPrefix, newId } from "@cauri/money/ids";
 import type { Log } from "@cauri/rpc/log";
 import { Histogram } from "@cauri/rpc/metrics";
@@ -25,6 +24,7 @@ import {
 } from "./reasons.ts";
 import type { Route } from "./routes.ts";
 import { isRpcPath, sendRpcRefusal } from "./rpc-refusal.ts";
+import { type BodyRule, notJson, takeBody } from "./take-body.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
@@ -48,14 +48,6 @@ declare module "fastify" {
     body?: BodyRule;
   }
 }
-
-export type BodyRule = {
-  readonly limit: number;
-  /** Only `application/json` is taken. */
-  readonly json: boolean;
-  /** An empty body does, whatever its type: nothing in it is required. */
-  readonly may_be_empty: boolean;
-};
 
 /** A head and body that take longer than this are a slow-body attack or a dead line. */
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -124,7 +116,7 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
   traceRequests(app);
   closeLines(app);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", readBody);
+  app.addContentTypeParser("*", takeBody);
   // What waits for nothing is a hook without a promise: a request passes by six of them.
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("X-Request-Id", request.id);
@@ -306,61 +298,6 @@ function refusalOfError(error: unknown, request: FastifyRequest, log: Log): Edge
   if (code === "ECONNRESET" || code === "ECONNABORTED") return edgeRefusal("invalid_request", "the body broke off");
   log.error({ request: request.id, err: error }, "a handler failed");
   return defect();
-}
-
-type BodyRead = (error: Error | null, body?: Buffer) => void;
-
-function readBody(request: FastifyRequest, payload: Readable, done: BodyRead): void {
-  const rule = request.routeOptions.config.body;
-  if (rule === undefined) return done(null);
-  const { headers } = request;
-  const declared = Number(headers["content-length"] ?? 0);
-  const fits = !rule.json || isJson(headers["content-type"]);
-  if (rule.json && headers["content-encoding"] !== undefined) return done(new RefusedEarly(notJson()));
-  if (!fits && (declared > 0 || !rule.may_be_empty)) return done(new RefusedEarly(notJson()));
-  if (declared > rule.limit) return done(new RefusedEarly(tooLarge(rule.limit)));
-  // A body without a declared length may still turn out to be empty; at its first byte the type counts.
-  return gather(payload, (size) => (fits ? (size > rule.limit ? tooLarge(rule.limit) : null) : notJson()), done);
-}
-
-/** Reads to the end, or until what has come so far is refused. */
-function gather(payload: Readable, refusalAt: (size: number) => EdgeRefusal | null, done: BodyRead): void {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  let is_over = false;
-  const end = (error: Error | null, body?: Buffer) => {
-    if (is_over) return;
-    is_over = true;
-    done(error, body);
-  };
-  payload.on("data", (chunk: Buffer) => {
-    size += chunk.length;
-    chunks.push(chunk);
-    const refusal = is_over ? null : refusalAt(size);
-    if (refusal === null) return;
-    payload.pause();
-    end(new RefusedEarly(refusal));
-  });
-  payload.on("end", () => end(null, chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)));
-  payload.on("error", end);
-  payload.on("close", () => end(Object.assign(new Error("the body broke off"), { code: "ECONNRESET" })));
-}
-
-function isJson(content_type: string | undefined): boolean {
-  const [type = "", ...parameters] = (content_type ?? "").toLowerCase().split(";");
-  if (type.trim() !== "application/json") return false;
-  return parameters.every((parameter) => {
-    const [name = "", value = ""] = parameter.split("=").map((part) => part.trim().replaceAll('"', ""));
-    return name !== "charset" || value === "utf-8" || value === "utf8";
-  });
-}
-
-function notJson(): EdgeRefusal {
-  return edgeRefusal("unsupported_media_type", "the body must be application/json in UTF-8, without Content-Encoding");
-}
-
-export function tooLarge(limit: number): EdgeRefusal {
-  return edgeRefusal("payload_too_large", `the body must have at most ${limit} bytes`);
 }
 
 function requestId(inbound: string | string[] | undefined): string {

@@ -5,13 +5,14 @@ import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { fromJsonForm, isFieldMask, isInternal, type Json, type JsonObject, toJsonForm } from "@cauri/rpc/json-form";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { parseBody, projectBody, textProblem } from "./body.ts";
-import { type BodyRule, sendRefusal } from "./edge.ts";
+import { sendRefusal } from "./edge.ts";
 import { readIdempotencyKey } from "./idempotency-key.ts";
 import type { Answer, Invoke } from "./invoke.ts";
 import { readQuery, typedText } from "./query.ts";
 import { type EdgeRefusal, edgeRefusal, isEdgeRefusal } from "./reasons.ts";
 import type { Route } from "./routes.ts";
 import { fieldSchema, inputSchema, type Schema } from "./schema.ts";
+import type { BodyRule } from "./take-body.ts";
 import type { Validate } from "./validate.ts";
 
 /** A route with everything that can be made before the first request. */

@@ -9,7 +9,7 @@ import type { UniversalHandler, UniversalServerResponse } from "@connectrpc/conn
 import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { projectBody } from "./body.ts";
-import { credentialsOf, tooLarge } from "./edge.ts";
+import { credentialsOf } from "./edge.ts";
 import { readIdempotencyKey } from "./idempotency-key.ts";
 import type { Answer, Invoke } from "./invoke.ts";
 import { type EdgeRefusal, edgeRefusal, isEdgeRefusal, RefusedEarly, unavailable } from "./reasons.ts";
@@ -18,6 +18,7 @@ import { connectError, sendRpcRefusal } from "./rpc-refusal.ts";
 import { universalRequest } from "./rpc-request.ts";
 import { inputSchema, type Schema } from "./schema.ts";
 import type { OpenStreams } from "./streams.ts";
+import { tooLarge } from "./take-body.ts";
 import type { Validate } from "./validate.ts";
 
 /** What stands behind the door; the admin door has no streams. */

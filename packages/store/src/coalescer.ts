@@ -4,6 +4,7 @@
 
 import { setImmediate as answered } from "node:timers/promises";
 import { here, type Runner } from "@cauri/trace/span";
+import { Gap } from "./gap.ts";
 import { isUnavailable } from "./pool.ts";
 
 export type Coalescing<I, O> = {
@@ -30,9 +31,6 @@ export type Coalescing<I, O> = {
   observe?: (size: number) => void;
 };
 
-/** So many batches in a row with one item each say that waiting finds nobody. */
-const ALONE = 3;
-
 /** Too much is waiting: nothing was done with this item, and the caller's answer is 503. */
 export class Busy extends Error {
   override readonly name = "Busy";
@@ -54,9 +52,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
   let waiting: Waiting<I, O>[] = [];
   let running = 0;
   let under_way = 0;
-  let begun_at = Number.NEGATIVE_INFINITY;
-  let alone = ALONE;
-  let full = () => {};
+  const gap = new Gap(gap_ms);
 
   /** Takes the next batch off the queue and refuses what waited too long; the queue is in order of arrival. */
   function takeBatch(): Waiting<I, O>[] {
@@ -68,15 +64,13 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
     const size = Math.min(max_batch, Math.max(least_beside, Math.ceil((waiting.length + under_way) / lanes)));
     const batch = waiting.slice(0, size);
     waiting = waiting.slice(size);
-    begun_at = performance.now();
-    alone = batch.length > 1 ? 0 : alone + 1;
+    gap.begin(batch.length);
     return batch;
   }
 
   async function work(): Promise<void> {
     while (waiting.length >= (running > 1 ? least_beside : 1)) {
-      const early_ms = alone < ALONE ? begun_at + gap_ms - performance.now() : 0;
-      if (early_ms > 0 && waiting.length < max_batch) await gathered(early_ms);
+      if (waiting.length < max_batch) await gap.over();
       const batch = takeBatch();
       if (batch.length === 0) break;
       await settle(batch);
@@ -84,17 +78,6 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
       await answered();
     }
     running -= 1;
-  }
-
-  /** For so long, or until a batch is full. */
-  function gathered(early_ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, early_ms);
-      full = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
   }
 
   async function settle(batch: Waiting<I, O>[]): Promise<void> {
@@ -127,7 +110,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
         return;
       }
       waiting.push({ item, since: performance.now(), resolve, reject, inside: here() });
-      if (waiting.length >= max_batch) full();
+      if (waiting.length >= max_batch) gap.end();
       if (running >= lanes || (running > 0 && waiting.length < least_beside)) return;
       running += 1;
       // A turn of the event loop later, so that calls which arrived by one read of a socket share the first batch.
