@@ -45,6 +45,8 @@ export type ConsumeOptions = {
   readonly handle: (batch: Delivered[]) => Promise<void>;
   readonly log: Log;
   readonly max_batch?: number;
+  /** From batch to batch at least so long: what comes meanwhile shares the next one. One that comes alone waits for nobody. */
+  readonly pace_ms?: number;
 };
 
 export type Consumer = {
@@ -64,10 +66,15 @@ export function consume(options: ConsumeOptions): Consumer {
   let open: ConsumerMessages | null = null;
   let pumping = Promise.resolve();
   let pumpRuns = false;
+  let began_at = Number.NEGATIVE_INFINITY;
 
   /** Handles what has arrived, one batch after another, so that the order of the stream is kept. */
   const pump = async () => {
     while (queue.length > 0 && !stopped) {
+      const early_ms = (options.pace_ms ?? 0) - (performance.now() - began_at);
+      if (early_ms > 0) await sleep(early_ms);
+      if (stopped) break;
+      began_at = performance.now();
       const batch = queue.splice(0, options.max_batch ?? MAX_BATCH);
       observeBatch(durable, batch.length);
       for (const message of await handleBatch(options, batch)) {

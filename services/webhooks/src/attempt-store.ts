@@ -1,34 +1,14 @@
 // SQL of the log of attempts: a ring of daily tables, written with the results, emptied day by day.
 
-import { pgBytesArray, pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
-import type { Queryable, Tx } from "@cauri/store/pool";
-import type { Ended } from "./delivery-store.ts";
+import type { Queryable } from "@cauri/store/pool";
 
 /** The days that there are tables for, as the migration made them. */
 const LOG_DAYS = 64;
+const DAY_MS = 86_400_000;
 
-/** One row each in the day's table; the stamps are in the delivery's own clock, as everything else that a merchant sees. */
-export async function logAttempts(tx: Tx, ended: readonly Ended[]): Promise<void> {
-  await tx.query(
-    `insert into attempts (slot, delivery_id, endpoint_id, at, duration_ms, status_code, error, answer)
-     select mod(floor(extract(epoch from r.at) / 86400)::bigint, ${LOG_DAYS}), r.delivery_id, r.endpoint_id,
-            r.at + (now_of(r.account, r.mode) - date_trunc('milliseconds', statement_timestamp())),
-            r.duration_ms, r.status_code, r.error, r.answer
-       from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::timestamptz[], $6::int[], $7::int[], $8::text[],
-                   $9::bytea[])
-         as r (delivery_id, endpoint_id, account, mode, at, duration_ms, status_code, error, answer)`,
-    [
-      pgTextArray(ended.map(({ claimed }) => claimed.id)),
-      pgNumArray(ended.map(({ claimed }) => claimed.endpoint_id)),
-      pgTextArray(ended.map(({ claimed }) => claimed.account)),
-      pgTextArray(ended.map(({ claimed }) => claimed.mode)),
-      pgTimeArray(ended.map(({ at }) => at)),
-      pgNumArray(ended.map(({ attempt }) => attempt.duration_ms)),
-      pgNumArray(ended.map(({ attempt }) => attempt.status_code)),
-      pgTextArray(ended.map(({ attempt }) => attempt.error)),
-      pgBytesArray(ended.map(({ attempt }) => attempt.answer)),
-    ],
-  );
+/** The table of the day of an attempt, in real time. */
+export function slotOf(at: Date): number {
+  return Math.floor(at.getTime() / DAY_MS) % LOG_DAYS;
 }
 
 /** Empties the days of the log that are older than these; answers how many it emptied. */

@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { migrateRoom, roomUrl } from "@cauri/store/migrate";
 import { openPool, type Pool, transact } from "@cauri/store/pool";
-import { claimDue, endAttempts } from "./delivery-store.ts";
+import { claimDue } from "./delivery-store.ts";
+import { endAttempts } from "./result-store.ts";
 
 const ENDPOINTS = 100;
 const FEW = 10_000;
@@ -94,13 +95,13 @@ async function measure(pool: Pool, endpoints: readonly bigint[], rounds: number)
   for (let round = 0; round < rounds; round += 1) {
     const began = performance.now();
     const now = new Date(performance.timeOrigin + began);
-    const claimed = await transact(pool, (tx) => claimDue(tx, { ...CLAIM, endpoints, now }));
+    const { claimed } = await transact(pool, (tx) => claimDue(tx, { ...CLAIM, endpoints, now }));
     claims.push(performance.now() - began);
     if (claimed.length !== LIMIT) throw new Error(`${claimed.length} claimed instead of ${LIMIT}`);
     const attempt = { delivered: true, status_code: 200, duration_ms: 5, error: null, answer: Buffer.from("ok") };
     const ended = claimed.map((each) => ({ claimed: each, attempt, at: now }));
     const writing = performance.now();
-    await transact(pool, (tx) => endAttempts(tx, ended, { ...RULES, now }));
+    await endAttempts(pool, ended, { ...RULES, now });
     ends.push(performance.now() - writing);
   }
   const median = (values: readonly number[]) =>

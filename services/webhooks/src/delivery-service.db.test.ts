@@ -15,9 +15,11 @@ import { logger } from "@cauri/rpc/log";
 import { type RunningServer, startServer } from "@cauri/rpc/server";
 import { type Pool, transact } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
+import { type Event, insertDeliveries } from "./arrival-store.ts";
 import { deliveryService } from "./delivery-service.ts";
-import { type Claimed, claimDue, type Event, endAttempts, insertDeliveries } from "./delivery-store.ts";
+import { type Claimed, claimDue, returnLost } from "./delivery-store.ts";
 import { endpointIds, insertEndpoint, lockAccount } from "./endpoint-store.ts";
+import { endAttempts } from "./result-store.ts";
 
 const settings = { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: "house", CAURI_DRAIN_MS: 1_000 };
 const START = Date.parse("2026-11-20T08:00:00Z");
@@ -72,7 +74,7 @@ async function happen(account: string, count: number): Promise<void> {
     const facts = { event: "payment.success", account, mode: "live" as const, version: 1n, body: "{}" };
     return { ...facts, event_id, operation_id: newId("pay", serial), occurred_at: new Date(START + at * 1000) };
   });
-  await transact(pool, (tx) => insertDeliveries(tx, events));
+  await transact(pool, (tx) => insertDeliveries(tx, events, null));
 }
 
 /** Sends all that is pending; one failure is the last. */
@@ -88,7 +90,9 @@ async function claim(account: string, lease_ms = 20_000): Promise<Claimed[]> {
   await pool.query("update endpoints set consecutive_failures = 0, suspended_until = null where account = $1", [
     account,
   ]);
-  return transact(pool, (tx) => claimDue(tx, { ...bounds, endpoints, now: new Date(), patient: true }));
+  await returnLost(pool);
+  const options = { ...bounds, endpoints, now: new Date(), patient: true };
+  return [...(await transact(pool, (tx) => claimDue(tx, options))).claimed];
 }
 
 async function finish(claimed: Claimed, status: "failed" | "delivered"): Promise<void> {
@@ -230,7 +234,7 @@ test("replay_deliveries: an operation's events begin their new round in order", 
   await finish(first, "failed");
   const second = { event: "payment.failed", account, mode: "live" as const, version: 2n, body: "{}" };
   const rest = { event_id: newId("evt", 9_999), operation_id: first.about, occurred_at: new Date(START + 60_000) };
-  await transact(pool, (tx) => insertDeliveries(tx, [{ ...second, ...rest }]));
+  await transact(pool, (tx) => insertDeliveries(tx, [{ ...second, ...rest }], null));
   await end(account, "failed");
   assert.equal(standing(await replay(account, "both", { from: new Date(START) })).replayed, 2);
   const [one, none] = await claim(account);

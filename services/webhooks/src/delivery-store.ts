@@ -1,25 +1,10 @@
-// SQL of deliveries: writing them once per event and endpoint, claiming what is due, fairly per endpoint, and writing
-// down how attempts ended. All hot statements take and give arrays, and find every row by the one index of its table.
+// SQL of what is sent: claiming what is due, fairly per endpoint, and giving back what a runner did not end. All hot
+// statements take and give arrays, and find every row by the one index of its table.
 
-import { deriveId } from "@cauri/money/ids";
 import type { Mode } from "@cauri/money/mode";
-import { pgBoolArray, pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
+import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
-import { logAttempts } from "./attempt-store.ts";
-import type { Attempt } from "./dialer.ts";
-import { afterAttempt, type Health, isSubscribed, nextAttemptAfter, SUSPEND_AFTER } from "./endpoint.ts";
-
-/** An event as the stream brought it, with the body that every endpoint gets. */
-export type Event = {
-  readonly event_id: string;
-  readonly event: string;
-  readonly account: string;
-  readonly mode: Mode;
-  readonly operation_id: string;
-  readonly version: bigint;
-  readonly occurred_at: Date;
-  readonly body: string;
-};
+import { SUSPEND_AFTER } from "./endpoint.ts";
 
 /** What a runner holds while it sends. */
 export type Claimed = {
@@ -46,71 +31,27 @@ export type Claimed = {
   readonly standard_headers: boolean;
 };
 
-/** An attempt that was made; `at` is when it began, in real time. */
-export type Ended = { readonly claimed: Claimed; readonly attempt: Attempt; readonly at: Date };
+/**
+ * Of a waiting delivery `w`: an event waits while an earlier one of its operation has not had its first attempt; one being
+ * retried is overtaken.
+ */
+export const MAY_GO = `(w.attempts > 0 or (
+  not exists (select 1 from firsts b where b.endpoint_id = w.endpoint_id and b.operation_id = w.operation_id
+                 and b.version < w.version)
+  and not exists (select 1 from flights b where b.endpoint_id = w.endpoint_id and b.operation_id = w.operation_id
+                     and b.version < w.version and b.is_first)))`;
 
-/** Writes one delivery per event and endpoint that wants it; events seen before add nothing. Answers whose are new. */
-export async function insertDeliveries(tx: Tx, events: readonly Event[]): Promise<readonly bigint[]> {
-  if (events.length === 0) return [];
-  // The key-share lock keeps an endpoint from being deleted between this look and the insert.
-  const { rows: endpoints } = await tx.query<Subscriber>(
-    `select id, account, subscribed_events, created_at from endpoints
-      where account = any($1::text[]) order by id for key share`,
-    [pgTextArray([...new Set(events.map(({ account }) => account))])],
-  );
-  const pairs = events.flatMap((event) =>
-    endpoints
-      .filter((endpoint) => endpoint.account === event.account && wants(endpoint, event))
-      .map(({ id }) => ({ event, endpoint_id: id })),
-  );
-  if (pairs.length === 0) return [];
-  const { rows } = await tx.query<{ endpoint_id: bigint }>(
-    `with made as (
-       insert into deliveries (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at, due_at)
-       select i.id, i.endpoint_id, i.event_id, i.account, i.mode, i.event, i.operation_id, i.version, i.body, i.occurred_at,
-              now_of(i.account, i.mode)
-         from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
-                     $9::text[], $10::timestamptz[])
-           as i (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at)
-       on conflict (endpoint_id, event_id) do nothing
-       returning id, endpoint_id, mode, due_at, operation_id, version),
-     first as (
-       insert into firsts (endpoint_id, operation_id, version, delivery_id)
-       select endpoint_id, operation_id, version, id from made)
-     insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
-     select endpoint_id, mode, due_at, id, operation_id, version, 0 from made
-     returning endpoint_id`,
-    [
-      pgTextArray(pairs.map(({ event, endpoint_id }) => deriveId("dl", event.event_id, String(endpoint_id)))),
-      pgNumArray(pairs.map(({ endpoint_id }) => endpoint_id)),
-      pgTextArray(pairs.map(({ event }) => event.event_id)),
-      pgTextArray(pairs.map(({ event }) => event.account)),
-      pgTextArray(pairs.map(({ event }) => event.mode)),
-      pgTextArray(pairs.map(({ event }) => event.event)),
-      pgTextArray(pairs.map(({ event }) => event.operation_id)),
-      pgNumArray(pairs.map(({ event }) => event.version)),
-      pgTextArray(pairs.map(({ event }) => event.body)),
-      pgTimeArray(pairs.map(({ event }) => event.occurred_at)),
-    ],
-  );
-  return rows.map(({ endpoint_id }) => endpoint_id);
+/** How many more attempts an endpoint `e` may have under way, given how many it has (`flying`). */
+export function roomOf(of: { per_endpoint: string; suspend_after: string; per_account: string }): string {
+  return `greatest(1, least(${of.per_endpoint}::bigint, ${of.suspend_after}::bigint - e.consecutive_failures,
+    ${of.per_account}::bigint / (select count(s.id) from endpoints s where s.account = e.account))) - e.flying`;
 }
 
-type Subscriber = {
-  readonly id: bigint;
-  readonly account: string;
-  readonly subscribed_events: readonly string[];
-  readonly created_at: Date;
-};
-
-/** The clocks of two machines may differ by this much at worst. */
-const SKEW_MS = 10_000;
-
-/** The stream may bring old events once more (NATS lost its store): a younger endpoint never asked for those. */
-function wants({ subscribed_events: names, created_at }: Subscriber, { event, occurred_at }: Event): boolean {
-  if (created_at.getTime() > occurred_at.getTime() + SKEW_MS) return false;
-  return isSubscribed(names, event);
-}
+/** Something is due for the endpoint `e`, whether or not it may go now. */
+const SOMETHING_DUE = `exists (
+  select 1 from (values ('live'), ('test')) m (mode) cross join lateral (
+    select 1 from queue q
+     where q.endpoint_id = e.id and q.mode = m.mode and q.due_at <= now_of(e.account, m.mode) limit 1) h)`;
 
 /** Endpoints that something is due for now; hops from endpoint to endpoint, however much waits at each. */
 export async function waitingEndpoints(db: Queryable, now: Date): Promise<bigint[]> {
@@ -122,28 +63,38 @@ export async function waitingEndpoints(db: Queryable, now: Date): Promise<bigint
          from waiting w where w.endpoint_id is not null)
      select e.id from waiting w join endpoints e on e.id = w.endpoint_id
       where e.is_active and (e.suspended_until is null or e.suspended_until <= $1)
-        and exists (select 1 from (values ('live'), ('test')) m (mode) cross join lateral (
-                      select 1 from queue q where q.endpoint_id = e.id and q.mode = m.mode
-                         and q.due_at <= now_of(e.account, m.mode) limit 1) h)`,
+        and ${SOMETHING_DUE}`,
     [now],
   );
   return rows.map(({ id }) => id);
 }
 
-export type ClaimOptions = {
-  /** The endpoints to look at: which of them may get something is found out under their locks. */
-  readonly endpoints: readonly bigint[];
-  readonly limit: number;
+/** What an attempt's runner must keep to, whichever way it comes to its deliveries. */
+export type Bounds = {
   /** Attempts under way at one endpoint, over all replicas. */
   readonly per_endpoint: number;
   /** Attempts under way for one account, over all replicas: its endpoints share them evenly, so that none takes all. */
   readonly per_account: number;
   /** Longer than an attempt can take: a runner that lives never loses its lease. */
   readonly lease_ms: number;
+  /** The longest that an attempt takes: what has to wait for another one's end has so much more time. */
+  readonly timeout_ms: number;
   /** Real time, by which endpoints are suspended. */
   readonly now: Date;
+};
+
+export type ClaimOptions = Omit<Bounds, "timeout_ms"> & {
+  /** The endpoints to look at: which of them may get something is found out under their locks. */
+  readonly endpoints: readonly bigint[];
+  readonly limit: number;
   /** For a drain: an endpoint that another runner is at just now is waited for, not passed over. */
   readonly patient?: boolean;
+};
+
+export type Taken = {
+  readonly claimed: readonly Claimed[];
+  /** Of the endpoints those that had something due before this claim. */
+  readonly waiting: readonly bigint[];
 };
 
 /**
@@ -151,228 +102,120 @@ export type ClaimOptions = {
  * are locked first and the counts are read by a second statement, whose snapshot is younger than the lock: so neither
  * the cap nor the 20th failure can be passed by two replicas. With the counter at 20 one probe goes out.
  */
-export async function claimDue(tx: Tx, options: ClaimOptions): Promise<Claimed[]> {
-  const { rows: ready } = await tx.query<{ id: bigint }>(options.patient === true ? LOCK_PATIENTLY : LOCK, [
+export async function claimDue(tx: Tx, options: ClaimOptions): Promise<Taken> {
+  const { rows } = await tx.query<{ id: bigint; locked: boolean }>(options.patient === true ? LOCK_PATIENTLY : LOCK, [
     pgNumArray(options.endpoints),
     options.now,
   ]);
-  if (ready.length === 0) return [];
-  const { rows } = await tx.query<Claimed>(CLAIM, [
-    pgNumArray(ready.map(({ id }) => id)),
+  const waiting = rows.map(({ id }) => id);
+  const ready = rows.filter(({ locked }) => locked).map(({ id }) => id);
+  if (ready.length === 0) return { claimed: [], waiting };
+  const { rows: claimed } = await tx.query<Claimed>(CLAIM, [
+    pgNumArray(ready),
     options.per_endpoint,
     SUSPEND_AFTER,
     options.limit,
     options.lease_ms,
     options.per_account,
   ]);
-  return rows;
+  return { claimed, waiting };
 }
 
-const LOCK_PATIENTLY = `
-  select id from endpoints
-   where id = any($1::bigint[]) and is_active and (suspended_until is null or suspended_until <= $2)
-   order by id for no key update`;
-const LOCK = `${LOCK_PATIENTLY} skip locked`;
+/** The condition is looked at twice: as the snapshot has it, and on the row that is locked. */
+const lockOf = (skip: string) => `
+  select e.id, l.id is not null as locked
+    from endpoints e left join lateral (
+      select o.id from endpoints o
+       where o.id = e.id and o.is_active and (o.suspended_until is null or o.suspended_until <= $2)
+         for no key update ${skip}) l on true
+   where e.id = any($1::bigint[]) and e.is_active and (e.suspended_until is null or e.suspended_until <= $2)
+     and ${SOMETHING_DUE}
+   order by e.id`;
+const LOCK = lockOf("skip locked");
+const LOCK_PATIENTLY = lockOf("");
 
 /**
- * An event waits while an earlier one of its operation has not had its first attempt; one being retried is overtaken.
- * The limit is shared out in turns, beginning with the endpoints that have the fewest attempts under way: so they stay
- * even, and with them the number of connections.
+ * A delivery is either in the queue or under way. The limit is shared out in turns, beginning with the endpoints that have
+ * the fewest attempts under way: so they stay even, and with them the number of connections.
  */
 const CLAIM = `
   with ready as materialized (
-    select e.*, greatest(1, least($2::bigint, $3::bigint - e.consecutive_failures,
-                                  $6::bigint / (select count(s.id) from endpoints s where s.account = e.account)))
-                - e.flying as room
+    select e.*, ${roomOf({ per_endpoint: "$2", suspend_after: "$3", per_account: "$6" })} as room
       from (select o.id, o.account, o.url, o.secret_sealed, o.standard_headers, o.operation_id, o.consecutive_failures,
                    case when o.previous_until > statement_timestamp() then o.previous_sealed end as previous_sealed,
-                   (select count(f.no) from flights f
-                     where f.endpoint_id = o.id and f.lease_until > statement_timestamp()) as flying
+                   (select count(f.no) from flights f where f.endpoint_id = o.id) as flying
               from endpoints o where o.id = any($1::bigint[])) e),
   due as materialized (
     select t.*, nextval('flight_numbers') as no from (
       select p.*, r.url, r.secret_sealed, r.previous_sealed, r.standard_headers, r.operation_id as endpoint_operation
         from ready r cross join lateral (
           select h.* from (values ('live'), ('test')) m (mode) cross join lateral (
-            select w.endpoint_id, w.delivery_id, w.due_at, row_number() over (order by w.due_at, w.delivery_id) as turn
+            select w.*, w.ctid as place, row_number() over (order by w.due_at, w.delivery_id) as turn
               from queue w
-             where w.endpoint_id = r.id and w.mode = m.mode and w.due_at <= now_of(r.account, m.mode)
-               and not exists (
-                 select 1 from flights f where f.endpoint_id = w.endpoint_id and f.delivery_id = w.delivery_id
-                    and f.lease_until > statement_timestamp())
-               and (w.attempts > 0 or not exists (
-                 select 1 from firsts b where b.endpoint_id = w.endpoint_id and b.operation_id = w.operation_id
-                    and b.version < w.version))
+             where w.endpoint_id = r.id and w.mode = m.mode and w.due_at <= now_of(r.account, m.mode) and ${MAY_GO}
              order by w.due_at, w.delivery_id limit r.room) h
            order by h.turn limit r.room) p
        where r.room > 0
        order by r.flying + p.turn limit $4) t),
+  left_queue as (delete from queue where ctid = any (array(select place from due))),
+  left_firsts as (
+    delete from firsts where ctid = any (array(
+      select f.ctid from due cross join lateral (
+        select b.ctid from firsts b
+         where b.endpoint_id = due.endpoint_id and b.operation_id = due.operation_id and b.version = due.version
+           and b.delivery_id = due.delivery_id limit 1) f
+       where due.attempts = 0))),
   flown as (
-    insert into flights (endpoint_id, delivery_id, no, lease_until)
-    select endpoint_id, delivery_id, no, statement_timestamp() + $5::bigint * interval '1 millisecond' from due
-    on conflict (endpoint_id, delivery_id) do update set no = excluded.no, lease_until = excluded.lease_until)
+    insert into flights (endpoint_id, operation_id, version, delivery_id, no, is_first, lease_until)
+    select endpoint_id, operation_id, version, delivery_id, no, attempts = 0,
+           statement_timestamp() + $5::bigint * interval '1 millisecond' from due)
   select d.id, due.no, d.endpoint_id, d.event_id, d.event, d.mode, d.body, d.attempts, d.account, d.occurred_at,
          due.due_at, d.operation_id as about, d.version, due.url, due.secret_sealed, due.previous_sealed, due.standard_headers,
          due.endpoint_operation as operation_id
     from due join deliveries d on d.id = due.delivery_id`;
 
-export type Rules = {
-  readonly ladder_s: readonly number[];
-  readonly suspend_ms: number;
-  /** Real time, by which endpoints are suspended. */
-  readonly now: Date;
-  /** This was tried before, and nobody knows whether it was committed: what has no lease any more counts for nothing. */
-  readonly again?: boolean;
-};
+/** Rows of one return: bounds how long it holds its locks. */
+const RETURNED = 1_000;
 
 /**
- * Writes down how attempts ended, in the order in which they did: the delivery's next step, and its endpoint's counter
- * and suspension, under the endpoint's lock. An attempt whose lease was taken over still counts for the endpoint (it was
- * sent), but moves its delivery no more.
+ * What a runner had under way when it died goes back to the queue, once its lease has run out. Whoever is at the rows just
+ * now is passed over: a runner that was late after all, or another replica that returns them too.
  */
-export async function endAttempts(
-  tx: Tx,
-  ended: readonly Ended[],
-  rules: Rules,
-): Promise<readonly { endpoint_id: bigint; suspended_until: Date }[]> {
-  const [{ rows }, landed] = await Promise.all([
-    tx.query<Health & { id: bigint }>(
-      `select id, consecutive_failures, suspended_until
-         from endpoints where id = any($1::bigint[]) order by id for no key update`,
-      [pgNumArray([...new Set(ended.map(({ claimed }) => claimed.endpoint_id))])],
-    ),
-    endFlights(
-      tx,
-      ended.map(({ claimed }) => claimed),
-    ),
-  ]);
-  const standing = new Map<bigint, Outcome>(
-    rows.map((row) => [row.id, { health: row, succeeded: false, failed: false }]),
+export async function returnLost(db: Queryable): Promise<number> {
+  const { rowCount } = await db.query(
+    `with lost as materialized (
+       select d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version, d.attempts
+         from flights f join endpoints e on e.id = f.endpoint_id join deliveries d on d.id = f.delivery_id
+        where f.lease_until <= statement_timestamp()
+        limit ${RETURNED} for update of f skip locked for key share of e skip locked),
+     gone as (
+       delete from flights f using lost l
+        where f.endpoint_id = l.endpoint_id and f.operation_id = l.operation_id and f.version = l.version
+          and f.delivery_id = l.id),
+     first as (
+       insert into firsts (endpoint_id, operation_id, version, delivery_id)
+       select endpoint_id, operation_id, version, id from lost where attempts = 0)
+     insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
+     select endpoint_id, mode, due_at, id, operation_id, version, attempts from lost`,
+    [],
   );
-  const counted = rules.again === true ? ended.filter(({ claimed }) => landed.has(claimed.no)) : ended;
-  for (const { claimed, attempt } of counted) {
-    const outcome = standing.get(claimed.endpoint_id);
-    if (outcome === undefined) continue;
-    outcome.health = afterAttempt(outcome.health, attempt.delivered, rules.now, rules.suspend_ms);
-    outcome.succeeded ||= attempt.delivered;
-    outcome.failed ||= !attempt.delivered;
-  }
-  const own = ended.filter(({ claimed }) => landed.has(claimed.no) && standing.has(claimed.endpoint_id));
-  await Promise.all([
-    writeHealth(tx, standing, rules.now),
-    ...(own.length === 0 ? [] : [leaveQueue(tx, own), writeResults(tx, own, rules.ladder_s), leaveFirsts(tx, own)]),
-    logAttempts(tx, counted),
-  ]);
-  return rows.flatMap((row) => {
-    const until = standing.get(row.id)?.health.suspended_until ?? null;
-    return until !== null && until !== row.suspended_until ? [{ endpoint_id: row.id, suspended_until: until }] : [];
-  });
+  return rowCount ?? 0;
 }
 
-type Outcome = { health: Health; succeeded: boolean; failed: boolean };
-
-/** Ends the leases that are still these runners' own, and tells which those were; also given back unused at a stop. */
-export async function endFlights(db: Queryable, claimed: readonly Claimed[]): Promise<ReadonlySet<bigint>> {
-  const { rows } = await db.query<{ no: bigint }>(
-    `delete from flights f using unnest($1::bigint[], $2::text[], $3::bigint[]) as r (endpoint_id, id, no)
-      where f.endpoint_id = r.endpoint_id and f.delivery_id = r.id and f.no = r.no
-     returning f.no`,
+/** Gives attempts back that were not made, or whose end nobody will write: they wait again, and nothing is counted. */
+export async function giveBack(db: Queryable, claimed: readonly Claimed[]): Promise<void> {
+  await db.query(
+    `update flights f set lease_until = '-infinity'
+       from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as r (endpoint_id, about, version, id, no)
+      where f.endpoint_id = r.endpoint_id and f.operation_id = r.about and f.version = r.version and f.delivery_id = r.id
+        and f.no = r.no`,
     [
       pgNumArray(claimed.map(({ endpoint_id }) => endpoint_id)),
+      pgTextArray(claimed.map(({ about }) => about)),
+      pgNumArray(claimed.map(({ version }) => version)),
       pgTextArray(claimed.map(({ id }) => id)),
       pgNumArray(claimed.map(({ no }) => no)),
     ],
   );
-  return new Set(rows.map(({ no }) => no));
-}
-
-async function writeHealth(tx: Tx, standing: ReadonlyMap<bigint, Outcome>, now: Date): Promise<void> {
-  const outcomes = [...standing.values()];
-  await tx.query(
-    `update endpoints e
-        set consecutive_failures = h.failures, suspended_until = h.suspended_until, last_delivery_at = $6,
-            last_success_at = case when h.succeeded then $6 else e.last_success_at end,
-            last_failure_at = case when h.failed then $6 else e.last_failure_at end
-       from unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::boolean[], $5::boolean[])
-         as h (id, failures, suspended_until, succeeded, failed)
-      where e.id = h.id`,
-    [
-      pgNumArray([...standing.keys()]),
-      pgNumArray(outcomes.map(({ health }) => health.consecutive_failures)),
-      pgTimeArray(outcomes.map(({ health }) => health.suspended_until)),
-      pgBoolArray(outcomes.map(({ succeeded }) => succeeded)),
-      pgBoolArray(outcomes.map(({ failed }) => failed)),
-      now,
-    ],
-  );
-}
-
-/**
- * Each row is looked up by its key: whatever the planner believes of a table that is filled and emptied all the time, it
- * has no other way than this (a limit of one bounds nothing). Joined with the array, all that waits was read for a batch.
- */
-async function leaveQueue(tx: Tx, ended: readonly Ended[]): Promise<void> {
-  await tx.query(
-    `delete from queue where ctid = any (array(
-       select f.ctid
-         from unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[]) as r (endpoint_id, mode, due_at, id)
-        cross join lateral (
-          select q.ctid from queue q
-           where q.endpoint_id = r.endpoint_id and q.mode = r.mode and q.due_at = r.due_at and q.delivery_id = r.id
-           limit 1) f))`,
-    [
-      pgNumArray(ended.map(({ claimed }) => claimed.endpoint_id)),
-      pgTextArray(ended.map(({ claimed }) => claimed.mode)),
-      pgTimeArray(ended.map(({ claimed }) => claimed.due_at)),
-      pgTextArray(ended.map(({ claimed }) => claimed.id)),
-    ],
-  );
-}
-
-/** After the first attempt later events of the operation need wait no longer, however it ended. */
-async function leaveFirsts(tx: Tx, ended: readonly Ended[]): Promise<void> {
-  const first = ended.filter(({ claimed }) => claimed.attempts === 0).map(({ claimed }) => claimed);
-  await tx.query(
-    `delete from firsts where ctid = any (array(
-       select f.ctid
-         from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[]) as r (endpoint_id, operation_id, version, id)
-        cross join lateral (
-          select w.ctid from firsts w
-           where w.endpoint_id = r.endpoint_id and w.operation_id = r.operation_id and w.version = r.version
-             and w.delivery_id = r.id limit 1) f))`,
-    [
-      pgNumArray(first.map(({ endpoint_id }) => endpoint_id)),
-      pgTextArray(first.map(({ about }) => about)),
-      pgNumArray(first.map(({ version }) => version)),
-      pgTextArray(first.map(({ id }) => id)),
-    ],
-  );
-}
-
-async function writeResults(tx: Tx, ended: readonly Ended[], ladder_s: readonly number[]): Promise<void> {
-  const next = ended.map(({ claimed, attempt }) =>
-    attempt.delivered ? null : nextAttemptAfter(claimed.attempts + 1, ladder_s),
-  );
-  await tx.query(
-    `with moved as (
-       update deliveries d
-          set attempts = d.attempts + 1, last_error = r.error, last_status_code = r.status_code,
-              status = case when r.delivered then 'delivered' when r.next_ms is null then 'failed' else 'pending' end,
-              ended_at = case when r.delivered or r.next_ms is null then now_of(d.account, d.mode) end,
-              due_at = case when r.next_ms is null then d.due_at
-                            else now_of(d.account, d.mode) + r.next_ms * interval '1 millisecond' end
-         from unnest($1::text[], $2::boolean[], $3::bigint[], $4::text[], $5::int[])
-           as r (id, delivered, next_ms, error, status_code)
-        where d.id = r.id
-       returning d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version, d.attempts, d.status)
-     insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
-     select endpoint_id, mode, due_at, id, operation_id, version, attempts from moved where status = 'pending'`,
-    [
-      pgTextArray(ended.map(({ claimed }) => claimed.id)),
-      pgBoolArray(ended.map(({ attempt }) => attempt.delivered)),
-      pgNumArray(next),
-      pgTextArray(ended.map(({ attempt }) => attempt.error)),
-      pgNumArray(ended.map(({ attempt }) => attempt.status_code)),
-    ],
-  );
+  while ((await returnLost(db)) === RETURNED);
 }

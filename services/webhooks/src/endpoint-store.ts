@@ -2,9 +2,9 @@
 // and one per URL hold however many registrations run at once.
 
 import type { Queryable, Tx } from "@cauri/store/pool";
-import { type Health, MAX_ENDPOINTS } from "./endpoint.ts";
+import { MAX_ENDPOINTS } from "./endpoint.ts";
 
-export type Endpoint = Health & {
+export type Endpoint = {
   readonly id: bigint;
   readonly operation_id: string;
   readonly account: string;
@@ -18,6 +18,8 @@ export type Endpoint = Health & {
   readonly previous_sealed: Buffer | null;
   readonly previous_until: Date | null;
   readonly rotation_id: string | null;
+  readonly consecutive_failures: number;
+  readonly suspended_until: Date | null;
   readonly last_delivery_at: Date | null;
   readonly last_success_at: Date | null;
   readonly last_failure_at: Date | null;

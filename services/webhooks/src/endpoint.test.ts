@@ -1,19 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isRefusal } from "@cauri/money/refusal";
-import {
-  afterAttempt,
-  checkEvents,
-  checkUrl,
-  type Health,
-  isDelivered,
-  nextAttemptAfter,
-  SUSPEND_AFTER,
-} from "./endpoint.ts";
-
-const HOUR_MS = 3_600_000;
-const fresh: Health = { consecutive_failures: 0, suspended_until: null };
-const at = (ms: number) => new Date(Date.UTC(2026, 10, 21) + ms);
+import { checkEvents, checkUrl, isDelivered, nextAttemptAfter, tally } from "./endpoint.ts";
 
 test("check_url: taken in its normal form", () => {
   assert.equal(checkUrl("HTTPS://Shop.Example.com:443/a/../hook?x=1"), "https://shop.example.com/hook?x=1");
@@ -53,17 +41,20 @@ test("is_delivered: wildcards and test events are no events of the house", () =>
   ]);
 });
 
-test("after_attempt: the 20th failure in a row suspends for the time, a success clears at once", () => {
-  let health = fresh;
-  for (let n = 1; n < SUSPEND_AFTER; n += 1) health = afterAttempt(health, false, at(n), HOUR_MS);
-  assert.deepEqual(health, { consecutive_failures: 19, suspended_until: null });
-  health = afterAttempt(health, false, at(100), HOUR_MS);
-  assert.deepEqual(health, { consecutive_failures: 20, suspended_until: at(100 + HOUR_MS) });
-  const late = afterAttempt(health, false, at(200), HOUR_MS);
-  assert.deepEqual(late, { consecutive_failures: 21, suspended_until: at(100 + HOUR_MS) });
-  const probed = afterAttempt(health, false, at(100 + HOUR_MS), HOUR_MS);
-  assert.deepEqual(probed.suspended_until, at(100 + 2 * HOUR_MS));
-  assert.deepEqual(afterAttempt(probed, true, at(0), HOUR_MS), fresh);
+test("tally: per endpoint what counter and suspension depend on, in the order of the endpoints", () => {
+  const ended = (outcomes: string, of = 1n) => [...outcomes].map((one) => ({ of, delivered: one === "+" }));
+  const none = { of: 1n, succeeded: false, failed: false, failures: 0 };
+  assert.deepEqual(tally(ended("---")), [{ ...none, failed: true, failures: 3 }]);
+  assert.deepEqual(tally(ended("+++")), [{ ...none, succeeded: true }]);
+  assert.deepEqual(tally(ended("--+-")), [{ ...none, succeeded: true, failed: true, failures: 1 }]);
+  assert.deepEqual(tally(ended("--+")), [{ ...none, succeeded: true, failed: true, failures: 0 }]);
+  assert.deepEqual(
+    tally([...ended("-", 10n), ...ended("+", 9n), ...ended("-", 10n)]).map(({ of, failures }) => [of, failures]),
+    [
+      [9n, 0],
+      [10n, 2],
+    ],
+  );
 });
 
 test("next_attempt_after: five attempts in all", () => {

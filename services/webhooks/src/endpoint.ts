@@ -1,4 +1,4 @@
-// An endpoint's rules: which events exist, which URLs are taken, and what an attempt does to counter and suspension.
+// An endpoint's rules: which events exist, which URLs are taken, and what attempts do to counter and suspension.
 // Pure; the numbers are the interface's ("Events", "Limits") and section 5 of the contract.
 
 import { type Refusal, refuse } from "@cauri/money/refusal";
@@ -64,22 +64,33 @@ export function checkUrl(text: string): string | Refusal {
   return url.href;
 }
 
-/** What an attempt changes at its endpoint. */
-export type Health = {
-  readonly consecutive_failures: number;
-  readonly suspended_until: Date | null;
+/** What some attempts that ended one after another come to at one endpoint. */
+export type Tally<E> = {
+  readonly of: E;
+  /** One of them at least arrived: counter and suspension of before are cleared. */
+  readonly succeeded: boolean;
+  readonly failed: boolean;
+  /** Failures since the last success, or in all where there was none. */
+  readonly failures: number;
 };
 
 /**
- * One attempt has ended. A success clears counter and suspension at once; the 20th failure in a row suspends, and so
- * does each failure of a probe after that. A failure that was under way when the suspension began doesn't prolong it.
+ * Sums up per endpoint what counter and suspension depend on, so that one update can apply it to whatever stands there: a
+ * success clears both at once; the 20th failure in a row suspends, and so does each failure of a probe after that. A failure
+ * that was under way when a suspension began doesn't prolong it. In the order of the endpoints, in which their rows are locked.
  */
-export function afterAttempt(health: Health, succeeded: boolean, now: Date, suspend_ms: number): Health {
-  if (succeeded) return { consecutive_failures: 0, suspended_until: null };
-  const consecutive_failures = health.consecutive_failures + 1;
-  const isSuspended = health.suspended_until !== null && health.suspended_until > now;
-  if (consecutive_failures < SUSPEND_AFTER || isSuspended) return { ...health, consecutive_failures };
-  return { consecutive_failures, suspended_until: new Date(now.getTime() + suspend_ms) };
+export function tally<E extends bigint>(ended: readonly { readonly of: E; readonly delivered: boolean }[]): Tally<E>[] {
+  const tallies = new Map<E, Tally<E>>();
+  for (const { of, delivered } of ended) {
+    const before = tallies.get(of) ?? { of, succeeded: false, failed: false, failures: 0 };
+    tallies.set(of, {
+      of,
+      succeeded: before.succeeded || delivered,
+      failed: before.failed || !delivered,
+      failures: delivered ? 0 : before.failures + 1,
+    });
+  }
+  return [...tallies.values()].sort((one, other) => (one.of < other.of ? -1 : 1));
 }
 
 /** When an attempt is made again, in milliseconds after the one that failed; null when it was the last. */

@@ -8,9 +8,10 @@ import { isMode } from "@cauri/money/mode";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import type { Log } from "@cauri/rpc/log";
 import { type Pool, transact } from "@cauri/store/pool";
-import { type Event, insertDeliveries } from "./delivery-store.ts";
+import { type Event, insertDeliveries } from "./arrival-store.ts";
 import { isDelivered } from "./endpoint.ts";
 import { noticeBody } from "./notice.ts";
+import type { Sender } from "./sender.ts";
 
 const DURABLE = "webhooks-news";
 /** Operations' news of the rooms that tell merchants anything. */
@@ -20,23 +21,27 @@ export const SUBJECTS: readonly string[] = [
   "cauri.payouts.payout.>",
 ];
 
+/** From batch to batch at least so long, so that under load more events share a commit; a lone one waits for nobody. */
+const PACE_MS = 8;
+
 /** Writes deliveries for what arrives; an event is acknowledged when they are committed. */
 export function followNews(of: {
   events: Events;
   pool: Pool;
   log: Log;
-  /** Hears at which endpoints something new waits. */
-  arrived: (endpoints: readonly bigint[]) => void;
+  sender: Pick<Sender, "offer" | "arrived">;
 }): Consumer {
-  const { events, pool, log, arrived } = of;
+  const { events, pool, log, sender } = of;
   return consume({
     events,
     durable: DURABLE,
     subjects: SUBJECTS,
     log,
+    pace_ms: PACE_MS,
     handle: async (batch) => {
       const heard = batch.map(({ payload }) => eventOf(payload)).filter((event) => event !== null);
-      arrived(await transact(pool, (tx) => insertDeliveries(tx, heard)));
+      if (heard.length > 0)
+        await sender.arrived(await transact(pool, (tx) => insertDeliveries(tx, heard, sender.offer())));
     },
   });
 }

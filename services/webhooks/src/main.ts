@@ -64,7 +64,7 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   });
   const loops = startLoops({ pool, cipher, sender, settings, log });
   atDrain("sender", () => Promise.all([loops.stop(), sender.stop()]));
-  const news = followNews({ events, pool: lane, log, arrived: (endpoints) => sender.hint(endpoints) });
+  const news = followNews({ events, pool: lane, log, sender });
   const advances = followClocks({ events, pool, log });
   atDrain("consumers", () => Promise.all([news.stop(), advances.stop()]));
   const service = webhookService({

@@ -40,17 +40,36 @@ export class EndpointModel {
     bounds: Bounds,
   ): { readonly from: ModelDelivery[]; readonly count: number } {
     if (!this.is_active || this.isSuspended(now_s)) return { from: [], count: 0 };
-    const all = [...this.deliveries.values()];
-    const pending = all.filter(({ status }) => status === "pending");
-    const holdsBack = (later: ModelDelivery) => (earlier: ModelDelivery) =>
-      earlier.operation === later.operation && earlier.version < later.version && earlier.attempts === 0;
+    const pending = [...this.deliveries.values()].filter(({ status }) => status === "pending");
     const from = pending
-      .filter(({ due_s, flight }) => due_s <= now_s && flight?.live !== true)
+      .filter(({ due_s, flight }) => due_s <= now_s && flight === null)
       .filter((one) => one.attempts > 0 || !pending.some(holdsBack(one)));
+    return { from, count: Math.min(from.length, this.room(endpoints, bounds)) };
+  }
+
+  /** How many more may be under way. */
+  room(endpoints: number, bounds: Bounds): number {
     const share = Math.floor(bounds.per_account / endpoints);
     const room = Math.max(1, Math.min(bounds.per_endpoint, SUSPEND_AFTER - this.failures, share));
-    const flying = all.filter(({ flight }) => flight?.live === true).length;
-    return { from, count: Math.min(from.length, Math.max(0, room - flying)) };
+    return Math.max(0, room - [...this.deliveries.values()].filter(({ flight }) => flight !== null).length);
+  }
+
+  /** What is new and may go at once: only while nothing else could, and in the order of the events. */
+  direct(fresh: readonly string[], now_s: number, endpoints: number, bounds: Bounds): string[] {
+    if (!this.is_active || this.isSuspended(now_s)) return [];
+    const all = [...this.deliveries.values()];
+    if (this.sendable(now_s, endpoints, bounds).from.some(({ id }) => !fresh.includes(id))) return [];
+    const before = all.filter(({ id, status }) => status === "pending" && !fresh.includes(id));
+    return all
+      .filter((one) => fresh.includes(one.id) && !before.some(holdsBack(one)))
+      .sort((one, other) => Number(one.version - other.version))
+      .slice(0, this.room(endpoints, bounds))
+      .map(({ id }) => id);
+  }
+
+  /** What dead runners had under way waits again. */
+  returnLost(): void {
+    for (const one of this.deliveries.values()) if (one.flight?.live === false) one.flight = null;
   }
 
   /** An attempt ended: it counts for the endpoint in any case, and moves the delivery if nobody took it over. */
@@ -79,9 +98,8 @@ export class EndpointModel {
   giveUp(now_s: number): void {
     if (this.is_active && !this.isSuspended(now_s)) return;
     for (const one of this.deliveries.values()) {
-      if (one.status !== "pending" || one.flight?.live === true || one.due_s > now_s - KEEP_S) continue;
+      if (one.status !== "pending" || one.flight !== null || one.due_s > now_s - KEEP_S) continue;
       one.status = "failed";
-      one.flight = null;
     }
   }
 
@@ -89,4 +107,10 @@ export class EndpointModel {
     for (const one of this.deliveries.values())
       if (one.status === "failed") Object.assign(one, { status: "pending", attempts: 0, due_s: now_s, flight: null });
   }
+}
+
+/** An earlier event of the operation whose first attempt has not ended. */
+function holdsBack(later: ModelDelivery): (earlier: ModelDelivery) => boolean {
+  return (earlier) =>
+    earlier.operation === later.operation && earlier.version < later.version && earlier.attempts === 0;
 }

@@ -5,7 +5,7 @@ import type { Events } from "@cauri/events/events";
 import { endOfStream, openTail, type Passed, type Tail } from "@cauri/events/tail";
 import type { Log } from "@cauri/rpc/log";
 import { gauge } from "@cauri/rpc/metrics";
-import type { Event } from "./delivery-store.ts";
+import type { Event } from "./arrival-store.ts";
 import { eventOf, SUBJECTS } from "./events.ts";
 import { type Cursor, writeCursor } from "./listen-cursor.ts";
 

@@ -11,11 +11,13 @@ import { setOffset } from "@cauri/store/clock";
 import { openPool, type Pool, transact } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
 import fc from "fast-check";
-import { type Claimed, claimDue, type Event, endAttempts, insertDeliveries } from "./delivery-store.ts";
+import { type Event, insertDeliveries } from "./arrival-store.ts";
+import { type Claimed, claimDue, returnLost } from "./delivery-store.ts";
 import type { Dialer } from "./dialer.ts";
 import { insertEndpoint, lockAccount, reinstate } from "./endpoint-store.ts";
 import { type Bounds, EndpointModel } from "./model-testing.ts";
 import { beginAnew, lockEndpoints } from "./replay-store.ts";
+import { endAttempts } from "./result-store.ts";
 import { newSecret, sealSecret } from "./secret.ts";
 import { openSender, type Sender } from "./sender.ts";
 import { failOverdue } from "./upkeep-store.ts";
@@ -67,7 +69,14 @@ function ended(claimed: Claimed, delivered: boolean) {
 }
 
 const step = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ do: fc.constant("events" as const), operation: fc.nat(3), count: fc.nat(8) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("events" as const),
+      operations: fc.array(fc.nat(3), { minLength: 1, maxLength: 8 }),
+      at_once: fc.boolean(),
+    }),
+  },
   { weight: 8, arbitrary: fc.record({ do: fc.constant("claim" as const), replica: fc.nat(1) }) },
   {
     weight: 10,
@@ -123,7 +132,7 @@ class History {
   }
 
   async run(one: Step): Promise<void> {
-    if (one.do === "events") await this.arrive(`pay_${one.operation}`, one.count);
+    if (one.do === "events") await this.arrive(one.operations, one.at_once);
     else if (one.do === "claim") await this.claim(one.replica);
     else if (one.do === "end") await this.end(one.of, one.delivered);
     else if (one.do === "lose") await this.lose(one.of);
@@ -146,13 +155,25 @@ class History {
     await this.compare(JSON.stringify(one));
   }
 
-  async arrive(operation: string, count: number): Promise<void> {
-    const events = Array.from({ length: count }, (_, at) => event(this.account, operation, this.versions + BigInt(at)));
-    this.versions += BigInt(count);
-    await transact(pools[0], (tx) => insertDeliveries(tx, events));
-    for (const [id, model] of this.models)
-      for (const each of events)
-        model.arrive(deriveId("dl", each.event_id, String(id)), operation, each.version, this.now_s);
+  /** Events in one batch; `at_once` if their writer may send what nothing waits before. */
+  async arrive(operations: readonly number[], at_once: boolean): Promise<void> {
+    const events = operations.map((of, at) => event(this.account, `pay_${of}`, this.versions + BigInt(at)));
+    this.versions += BigInt(events.length);
+    const may_send = at_once ? { ...this.bounds, lease_ms: 600_000, timeout_ms: 1_000, now: this.now } : null;
+    const { claimed } = await transact(pools[0], (tx) => insertDeliveries(tx, events.toReversed(), may_send));
+    for (const [id, model] of this.models) {
+      const fresh = events.map(({ event_id }) => deriveId("dl", event_id, String(id)));
+      for (const [at, each] of events.entries())
+        model.arrive(fresh[at] ?? "", each.operation_id, each.version, this.now_s);
+      const mine = claimed.filter(({ endpoint_id }) => endpoint_id === id);
+      assert.deepEqual(
+        mine.map((each) => each.id),
+        at_once ? model.direct(fresh, this.now_s, this.models.size, this.bounds) : [],
+        "what may go at once, the earlier event first",
+      );
+      for (const { id: of, no } of mine) Object.assign(model.deliveries.get(of) ?? {}, { flight: { no, live: true } });
+    }
+    this.flying.push(...claimed);
   }
 
   /** Both replicas at once; together they may take what the model lets go, the oldest first. */
@@ -166,7 +187,10 @@ class History {
       patient: true,
     };
     const order = first === 0 ? pools : [pools[1], pools[0]];
-    const taken = (await Promise.all(order.map((pool) => transact(pool, (tx) => claimDue(tx, options))))).flat();
+    await Promise.all(pools.map(returnLost));
+    for (const model of this.models.values()) model.returnLost();
+    const rounds = await Promise.all(order.map((pool) => transact(pool, (tx) => claimDue(tx, options))));
+    const taken = rounds.flatMap(({ claimed }) => claimed);
     for (const [id, model] of this.models) {
       const { from, count } = model.sendable(this.now_s, this.models.size, this.bounds);
       const mine = taken.filter(({ endpoint_id }) => endpoint_id === id);
@@ -242,7 +266,7 @@ class History {
       stored,
       wanted
         .map(({ id, status, attempts, flight }) => {
-          const queued = status === "pending";
+          const queued = status === "pending" && flight === null;
           return { id, status, attempts, no: flight?.no ?? null, queued, first: queued && attempts === 0 };
         })
         .sort((a, b) => (a.id < b.id ? -1 : 1)),
@@ -283,6 +307,7 @@ test("suspension: two replicas race, the 20th failure suspends for an hour to th
     insertDeliveries(
       tx,
       Array.from({ length: 60 }, (_, at) => event(account, `pay_s${at}`, 1n)),
+      null,
     ),
   );
   const start_ms = Date.UTC(2027, 0, 1);
@@ -324,7 +349,7 @@ test("suspension: two replicas race, the 20th failure suspends for an hour to th
 test("ladder: two replicas race, five attempts are made, each due to the millisecond after the one before", async () => {
   const account = newId("acct", Date.now());
   const id = await endpoint(account);
-  await transact(pools[0], (tx) => insertDeliveries(tx, [event(account, "pay_l", 1n)]));
+  await transact(pools[0], (tx) => insertDeliveries(tx, [event(account, "pay_l", 1n)], null));
   let sent = 0;
   const replicas = pools.map((pool) =>
     replica(pool, Date.now, async () => {

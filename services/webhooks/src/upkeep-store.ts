@@ -24,20 +24,18 @@ export async function failOverdue(pool: Pool, keep_ms: number, now: Date): Promi
     );
     if (resting.length === 0) return 0;
     const { rows } = await tx.query<Waiting>(OVERDUE, [pgNumArray(resting.map(({ id }) => id)), keep_ms]);
-    if (rows.length > 0) await Promise.all([markOverdue(tx, rows), forgetFirsts(tx, rows), forgetFlights(tx, rows)]);
+    if (rows.length > 0) await Promise.all([markOverdue(tx, rows), forgetFirsts(tx, rows)]);
     return rows.length;
   });
 }
 
-/** What is under way just now is left to its result. */
+/** What is under way just now is not in the queue: it is left to its result. */
 const OVERDUE = `
   delete from queue q
    using (select o.* from endpoints e cross join (values ('live'), ('test')) m (mode) cross join lateral (
             select w.endpoint_id, w.mode, w.due_at, w.delivery_id from queue w
              where w.endpoint_id = e.id and w.mode = m.mode
                and w.due_at <= now_of(e.account, m.mode) - $2::bigint * interval '1 millisecond'
-               and not exists (select 1 from flights f where f.endpoint_id = w.endpoint_id
-                                  and f.delivery_id = w.delivery_id and f.lease_until > statement_timestamp())
              order by w.due_at limit ${BATCH}) o
            where e.id = any($1::bigint[]) limit ${BATCH}) o
    where q.endpoint_id = o.endpoint_id and q.mode = o.mode and q.due_at = o.due_at and q.delivery_id = o.delivery_id
@@ -72,15 +70,6 @@ async function forgetFirsts(tx: Tx, rows: readonly Waiting[]): Promise<void> {
       pgNumArray(rows.map(({ version }) => version)),
       pgTextArray(rows.map(({ delivery_id }) => delivery_id)),
     ],
-  );
-}
-
-/** A runner that lost its lease and still lives must not move what has ended. */
-async function forgetFlights(tx: Tx, rows: readonly Waiting[]): Promise<void> {
-  await tx.query(
-    `delete from flights f using unnest($1::bigint[], $2::text[]) as r (endpoint_id, delivery_id)
-      where f.endpoint_id = r.endpoint_id and f.delivery_id = r.delivery_id`,
-    [pgNumArray(rows.map(({ endpoint_id }) => endpoint_id)), pgTextArray(rows.map(({ delivery_id }) => delivery_id))],
   );
 }
 
