@@ -388,9 +388,9 @@ export const SETTINGS = {
     unit: "deliveries",
     min: 1,
     max: 1_000,
-    default: "8",
+    default: "20",
     readers: ["webhooks"],
-    doc: "Deliveries in flight to one endpoint at once, over all processes.",
+    doc: "Deliveries in flight to one endpoint at once, over all processes. Never more than twenty: so many failures suspend it.",
   },
   CAURI_WEBHOOK_PARALLEL_ACCOUNT: {
     kind: "number",

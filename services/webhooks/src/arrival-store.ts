@@ -5,7 +5,7 @@ import { deriveId } from "@cauri/money/ids";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Tx } from "@cauri/store/pool";
-import { type Bounds, type Claimed, MAY_GO, roomOf } from "./delivery-store.ts";
+import { type Bounds, type Claimed, MAY_GO, nowOf, roomOf } from "./delivery-store.ts";
 import { isSubscribed, SUSPEND_AFTER } from "./endpoint.ts";
 
 /** An event as the stream brought it, with the body that every endpoint gets. */
@@ -127,7 +127,7 @@ const INSERT = `
   with made as (
     insert into deliveries (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at, due_at)
     select i.id, i.endpoint_id, i.event_id, i.account, i.mode, i.event, i.operation_id, i.version, i.body, i.occurred_at,
-           now_of(i.account, i.mode)
+           ${nowOf("i.account", "i.mode")}
       from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
                   $9::text[], $10::timestamptz[])
         as i (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at)
@@ -142,7 +142,7 @@ const INSERT = `
                and not exists (
                  select 1 from (values ('live'), ('test')) m (mode) cross join lateral (
                    select 1 from queue w
-                    where w.endpoint_id = o.id and w.mode = m.mode and w.due_at <= now_of(o.account, m.mode)
+                    where w.endpoint_id = o.id and w.mode = m.mode and w.due_at <= ${nowOf("o.account", "m.mode")}
                       and ${MAY_GO} limit 1) h)) e),
   placed as materialized (
     select p.*, case when p.may_go and p.place <= p.room then nextval('flight_numbers') end as no

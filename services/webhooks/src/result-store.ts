@@ -4,7 +4,7 @@
 import { pgBoolArray, pgBytesArray, pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import type { Queryable, Tx } from "@cauri/store/pool";
 import { slotOf } from "./attempt-store.ts";
-import type { Claimed } from "./delivery-store.ts";
+import { type Claimed, nowOf } from "./delivery-store.ts";
 import type { Attempt } from "./dialer.ts";
 import { nextAttemptAfter, SUSPEND_AFTER, tally } from "./endpoint.ts";
 
@@ -96,7 +96,7 @@ function nextOf({ attempts }: Claimed, { delivered }: Attempt, { ladder_s }: Rul
  */
 const END = `
   with r as materialized (
-    select i.*, now_of(i.account, i.mode) as now
+    select i.*, ${nowOf("i.account", "i.mode")} as now
       from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::timestamptz[],
                   $9::int[], $10::int[], $11::int[], $12::text[], $13::bytea[], $14::boolean[], $15::bigint[])
         as i (endpoint_id, about, version, id, no, account, mode, at, slot, duration_ms, status_code, error, answer, delivered,
