@@ -11,7 +11,7 @@ import { followListener, type Heard } from "./listening.ts";
 import { printable } from "./print.ts";
 
 /** As many as go to a registered endpoint at once (CAURI_WEBHOOK_PARALLEL_ENDPOINT). */
-const PARALLEL = 8;
+const PARALLEL = 20;
 
 type ListenOptions = { forwardTo?: URL; events?: readonly string[]; secret?: string; standardHeaders?: true };
 
