@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { transact } from "@cauri/store/pool";
 import { readAccounts } from "../services/ledger/src/account-store.ts";
-import { insertDeliveries } from "../services/webhooks/src/delivery-store.ts";
+import { insertDeliveries } from "../services/webhooks/src/arrival-store.ts";
 import { eventOf } from "../services/webhooks/src/events.ts";
 import type { Made, Merchant } from "./merchant-life.ts";
 import {
@@ -135,7 +135,7 @@ async function checkAllTold({ rooms, account }: Merchant, seen: readonly Seen[])
   );
   const events = sent.flatMap(({ rows }) => rows.flatMap(({ payload }) => eventOf(payload) ?? []));
   for (let turn = 0; turn < 2; turn += 1) {
-    await transact(rooms.webhooks, (tx) => insertDeliveries(tx, events));
+    await transact(rooms.webhooks, (tx) => insertDeliveries(tx, events, null));
   }
   const { rows } = await rooms.webhooks.query<{ operation_id: string; event: string; body: string }>(
     "select operation_id, event, body from deliveries where account = $1 order by operation_id, version",

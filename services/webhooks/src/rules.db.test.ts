@@ -15,6 +15,7 @@ import { type Event, insertDeliveries } from "./arrival-store.ts";
 import { type Claimed, claimDue, returnLost } from "./delivery-store.ts";
 import type { Dialer } from "./dialer.ts";
 import { insertEndpoint, lockAccount, reinstate } from "./endpoint-store.ts";
+import { bounds, type Step, step } from "./history-testing.ts";
 import { type Bounds, EndpointModel } from "./model-testing.ts";
 import { beginAnew, lockEndpoints } from "./replay-store.ts";
 import { endAttempts } from "./result-store.ts";
@@ -26,8 +27,6 @@ const HISTORIES = Number(process.env["CAURI_HISTORIES"] ?? "25");
 const SEED = process.env["CAURI_SEED"];
 const RULES = { ladder_s: [60, 300, 1800, 7200], suspend_ms: 3_600_000 };
 const KEEP_MS = 259_200_000;
-/** Whole tens: what the machine itself takes for a history never makes anything due. */
-const PAUSES_S = [10, 50, 60, 300, 1800, 3590, 3600, 7200, 259_210];
 
 let database: TestDatabase;
 /** Two replicas of the room: each with connections of its own. */
@@ -67,40 +66,6 @@ function ended(claimed: Claimed, delivered: boolean) {
   const error = delivered ? null : "answered 500";
   return { claimed, at: new Date(), attempt: { delivered, status_code: 200, duration_ms: 1, error, answer: null } };
 }
-
-const step = fc.oneof(
-  {
-    weight: 6,
-    arbitrary: fc.record({
-      do: fc.constant("events" as const),
-      operations: fc.array(fc.nat(3), { minLength: 1, maxLength: 8 }),
-      at_once: fc.boolean(),
-    }),
-  },
-  { weight: 8, arbitrary: fc.record({ do: fc.constant("claim" as const), replica: fc.nat(1) }) },
-  {
-    weight: 10,
-    arbitrary: fc.record({
-      do: fc.constant("end" as const),
-      of: fc.array(fc.nat(63), { minLength: 1, maxLength: 8 }),
-      // Long rows of failures, or there would be no suspension.
-      delivered: fc.oneof({ weight: 7, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("lose" as const), of: fc.nat(63) }) },
-  { weight: 6, arbitrary: fc.record({ do: fc.constant("pass" as const), s: fc.constantFrom(...PAUSES_S) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("test" as const), at: fc.nat(1) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("switch" as const), at: fc.nat(1), on: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("replay" as const) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("give up" as const) }) },
-);
-const bounds = fc.record({
-  per_endpoint: fc.integer({ min: 1, max: 25 }),
-  per_account: fc.integer({ min: 2, max: 60 }),
-  /** Of each endpoint, when the history begins. */
-  failures: fc.nat(19),
-});
-type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
 /** One account with two endpoints, in the stores and in the model. */
 class History {
