@@ -3,6 +3,7 @@
 import type { Log } from "@cauri/rpc/log";
 import { type JetStreamClient, type JetStreamManager, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect, type Msg, type NatsConnection } from "@nats-io/transport-node";
+import { type Message, openPublisher, type Taken } from "./publish.ts";
 import { ensureStream, STREAM } from "./stream.ts";
 
 /** A restarted server is found again this soon; some jitter keeps ten services from knocking at once. */
@@ -24,6 +25,8 @@ export type Events = {
   connected(): boolean;
   /** Runs after each reconnect, also to a server that has lost its store. */
   onReconnect(run: () => void): () => void;
+  /** Publishes to the stream, all at once; answers in their order, each with its number there or why it has none. */
+  publishAll(messages: readonly Message[]): Promise<Taken[]>;
   /** Makes the stream when it is missing. */
   ensureStream(): Promise<void>;
   /** The newest sequence number of the stream. */
@@ -65,7 +68,8 @@ export async function openEvents({ nats_url, room, log, replicas }: EventsOption
   });
   const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: REQUEST_TIMEOUT_MS });
   await ensureStream(jsm, replicas);
-  const state = watch(nc, log);
+  const publisher = openPublisher(nc);
+  const state = watch(nc, log, publisher.lose);
   return {
     room,
     log,
@@ -77,6 +81,7 @@ export async function openEvents({ nats_url, room, log, replicas }: EventsOption
       state.listeners.add(run);
       return () => void state.listeners.delete(run);
     },
+    publishAll: publisher.publishAll,
     ensureStream: () => ensureStream(jsm, replicas),
     lastSeq: async () => (await jsm.streams.info(STREAM)).state.last_seq,
     onChange: (subjects, hear) => {
@@ -111,12 +116,13 @@ function changeOf(msg: Msg): Change {
 }
 
 /** Follows the state of the connection. */
-function watch(nc: NatsConnection, log: Log) {
+function watch(nc: NatsConnection, log: Log, lose: () => void) {
   const state = { epoch: 1, connected: true, listeners: new Set<() => void>() };
   const follow = async () => {
     for await (const status of nc.status()) {
       if (status.type === "disconnect") {
         state.connected = false;
+        lose();
         log.warn("NATS is away: events wait in the outbox");
       } else if (status.type === "reconnect") {
         state.connected = true;

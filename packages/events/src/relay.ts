@@ -9,9 +9,18 @@ import { purgeInbox } from "@cauri/store/inbox";
 import { markSent, onOutboxWake, outboxLag, purgeOutbox, type UnsentEvent, unsentEvents } from "@cauri/store/outbox";
 import { type Pool, preparing, type Queryable } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
-import { inSpan, operationTraceparent, traceparent } from "@cauri/trace/span";
+import {
+  beginSpan,
+  failSpan,
+  operationTraceparent,
+  type Span,
+  traceparent,
+  tracing,
+  withSpan,
+} from "@cauri/trace/span";
 import { headers } from "@nats-io/transport-node";
 import type { Events } from "./events.ts";
+import type { Message } from "./publish.ts";
 import { reconcile } from "./reconcile.ts";
 import { STREAM, STREAM_KEEPS_MS } from "./stream.ts";
 
@@ -22,7 +31,6 @@ const EVERY_MS = 50;
 const BATCH = 500;
 /** From round to round at least so long: what comes meanwhile shares the next one's statements and commit. */
 const PACE_MS = 10;
-const PUBLISH_TIMEOUT_MS = 5_000;
 /** A replica that is not the relay asks this often whether it may become it. */
 const CANDIDATE_MS = 1_000;
 
@@ -36,6 +44,10 @@ const LAG_MS = 5_000;
 
 /** W3C trace context of the publication, only where the event belongs to an operation's trace. */
 export const TRACE_HEADER = "traceparent";
+
+/** JetStream's own: by the id it drops a repeat, and another stream than the named one does not take the message. */
+const ID_HEADER = "Nats-Msg-Id";
+const STREAM_HEADER = "Nats-Expected-Stream";
 
 /** The header that tells consumers whose event it is, without decoding it. */
 export const ACCOUNT_HEADER = "Cauri-Account";
@@ -127,40 +139,40 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
 
 /** Publishes a round at once and marks what was acknowledged, also when some of it was not. */
 async function publishAll(events: Events, db: Queryable, unsent: readonly UnsentEvent[]): Promise<void> {
-  const results = await Promise.allSettled(unsent.map((event) => publish(events, event)));
-  const sent = results.flatMap((result, index) => {
-    const event = unsent[index];
-    return result.status === "fulfilled" && event !== undefined
-      ? [{ event_id: event.event_id, stream_seq: BigInt(result.value) }]
-      : [];
+  const spans = unsent.map(spanOf);
+  const messages = unsent.map((event, at) => withSpan(spans[at] ?? null, () => messageOf(event)));
+  const taken = await events.publishAll(messages);
+  for (const [at, span] of spans.entries()) {
+    if (taken[at] instanceof Error && span !== null) failSpan(span, taken[at]);
+    span?.end();
+  }
+  const sent = unsent.flatMap(({ event_id }, at) => {
+    const seq = taken[at];
+    return typeof seq === "number" ? [{ event_id, stream_seq: BigInt(seq) }] : [];
   });
   await markSent(db, sent);
-  const failed = results.find((result) => result.status === "rejected");
-  if (failed === undefined) return;
+  const cause = taken.find((one) => one instanceof Error);
+  if (cause === undefined) return;
   // The stream may be gone with the server's store; the round after the back-off finds it made anew.
   await events.ensureStream().catch(() => {});
-  throw new Error(`${unsent.length - sent.length} of ${unsent.length} events were not taken`, { cause: failed.reason });
+  throw new Error(`${unsent.length - sent.length} of ${unsent.length} events were not taken`, { cause });
 }
 
 /** In the trace of its operation; what belongs to none (a changed key, terms) begins none. */
-function publish(events: Events, event: UnsentEvent): Promise<number> {
+function spanOf(event: UnsentEvent): Span | null {
+  if (!tracing()) return null;
   const parent = operationTraceparent(event.topic);
-  const span = { kind: "producer", parent, within: true, attributes: NATS } as const;
-  return inSpan(`publish ${event.subject}`, span, () => send(events, event));
+  return beginSpan(`publish ${event.subject}`, { kind: "producer", parent, within: true, attributes: NATS });
 }
 
-async function send(events: Events, event: UnsentEvent): Promise<number> {
+function messageOf(event: UnsentEvent): Message {
   const carried = headers();
+  carried.set(ID_HEADER, event.event_id);
+  carried.set(STREAM_HEADER, STREAM);
   carried.set(ACCOUNT_HEADER, event.account);
   const trace = traceparent();
   if (trace !== undefined) carried.set(TRACE_HEADER, trace);
-  const ack = await events.js.publish(event.subject, event.payload, {
-    msgID: event.event_id,
-    headers: carried,
-    timeout: PUBLISH_TIMEOUT_MS,
-    expect: { streamName: STREAM },
-  });
-  return ack.seq;
+  return { subject: event.subject, payload: event.payload, headers: carried };
 }
 
 /** The lock is held by the session, not by a transaction: it lasts until the connection ends, however it ends. */
