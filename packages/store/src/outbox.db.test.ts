@@ -32,7 +32,7 @@ function event(id: string, topic: string, account = "acct_1"): OutboxEvent {
 
 const EARLIEST = { sent_at: "-infinity", seq: -1n };
 const append = (...events: OutboxEvent[]) => transact(db.pool, (tx) => appendEvents(tx, events));
-const unsent = async () => (await unsentEvents(db.pool, 100)).map((row) => row.event_id);
+const unsent = async () => (await unsentEvents(db.pool, 100)).events.map((row) => row.event_id);
 const sent = (event_id: string, stream_seq: bigint) => markSent(db.pool, [{ event_id, stream_seq }]);
 
 test("append_events: wakes the relay after the commit, and not after a rollback", async () => {
@@ -58,8 +58,10 @@ test("append_events: wakes the relay after the commit, and not after a rollback"
 test("append_events: the same event twice is there once, as it was first", async () => {
   await append(event("a", "pay_1"), event("a", "pay_1"));
   await append(event("a", "pay_2"));
-  const [row, ...more] = await unsentEvents(db.pool, 10);
-  assert.deepEqual(more, []);
+  const {
+    events: [row, ...others],
+  } = await unsentEvents(db.pool, 10);
+  assert.deepEqual(others, []);
   assert.equal(row?.topic, "pay_1");
   assert.deepEqual(row?.payload, Buffer.of(0, 255, 7));
 });
@@ -72,6 +74,18 @@ test("unsent_events: of each topic the oldest alone, the next when it was sent",
   await sent("a1", 2n);
   await sent("b2", 3n);
   assert.deepEqual(await unsent(), ["a2"]);
+});
+
+test("unsent_events: tells of more where something is held back or behind the limit, and of none where all is told", async () => {
+  const more = async (limit: number) => (await unsentEvents(db.pool, limit)).more;
+  assert.equal(await more(10), false);
+  await append(event("a1", "a"), event("b1", "b"));
+  assert.equal(await more(10), false);
+  assert.equal(await more(2), true);
+  await append(event("a2", "a"));
+  assert.equal(await more(10), true);
+  await sent("a1", 1n);
+  assert.equal(await more(10), false);
 });
 
 test("unsent_events: what commits late is found although it began early", async () => {

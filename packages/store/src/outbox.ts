@@ -69,8 +69,14 @@ export function onOutboxWake(pool: Pool, wake: () => void): () => void {
   return () => void known.delete(wake);
 }
 
-/** The oldest unsent event of each topic among the first `limit`, oldest first: all of these may be in flight together. */
-export async function unsentEvents(db: Queryable, limit: number): Promise<UnsentEvent[]> {
+/**
+ * The oldest unsent event of each topic among the first `limit`, oldest first: all of these may be in flight together.
+ * `more`: others were held back by these, or lie behind the limit.
+ */
+export async function unsentEvents(
+  db: Queryable,
+  limit: number,
+): Promise<{ readonly events: UnsentEvent[]; readonly more: boolean }> {
   const { rows } = await db.query<UnsentEvent>(
     `select event_id, seq, topic, subject, payload, account
        from outbox where sent_at is null order by seq limit $1`,
@@ -78,7 +84,8 @@ export async function unsentEvents(db: Queryable, limit: number): Promise<Unsent
   );
   // Whatever of a topic is unsent and older stands before it here, so that no index by topic need be kept.
   const topics = new Set<string>();
-  return rows.filter(({ topic }) => !topics.has(topic) && topics.add(topic));
+  const events = rows.filter(({ topic }) => !topics.has(topic) && topics.add(topic));
+  return { events, more: rows.length === limit || events.length < rows.length };
 }
 
 /**
