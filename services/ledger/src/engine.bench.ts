@@ -1,5 +1,5 @@
-// `npm run bench ledger [-- seconds]`: transfers per second by every road into the engine, and beside them one stored
-// procedure per transfer and an empty RPC. It starts a PostgreSQL of its own, with fsync on.
+// `npm run bench ledger [-- seconds --only engine,monitor,procedure,unary,batch]`: transfers per second by every road into the
+// engine, and beside them one stored procedure per transfer and an empty RPC. It starts a PostgreSQL of its own, with fsync on.
 
 import { fork } from "node:child_process";
 import { randomInt } from "node:crypto";
@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import { type Group, LedgerServiceClient, type PostRequest } from "@cauri/proto/ts/cauri/ledger/v1/ledger";
 import { connectClient } from "@cauri/rpc/client";
@@ -23,7 +24,8 @@ const ACCOUNTS = 10_000;
 const CALLERS = 64;
 const BATCH = 1_000;
 const BATCH_CALLERS = 4;
-const SECONDS = Number(process.argv[2] ?? "8");
+const { values: options, positionals } = parseArgs({ options: { only: { type: "string" } }, allowPositionals: true });
+const SECONDS = Number(positionals[0] ?? "8");
 /** As many as a service's pool would have: each transfer is a transaction of its own there. */
 const PROCEDURE_CONNECTIONS = 16;
 
@@ -67,10 +69,15 @@ async function bench(): Promise<void> {
   say(`${machine()}, PostgreSQL 18 with fsync, ${ACCOUNTS} accounts, ${SECONDS} s each`);
   const engine = startEngine({ pool });
   await fund(engine);
-  await benchEngine(place, engine);
-  await benchMonitor(place, pool, engine);
-  await benchProcedure(place, pool, engine);
-  await benchRpc(place, url);
+  const parts = {
+    engine: () => benchEngine(place, engine),
+    monitor: () => benchMonitor(place, pool, engine),
+    procedure: () => benchProcedure(place, pool, engine),
+    unary: () => atService(place, url, benchUnary),
+    batch: () => atService(place, url, benchBatches),
+  };
+  const wanted = options.only?.split(",");
+  for (const [name, part] of Object.entries(parts)) if (wanted?.includes(name) ?? true) await part();
   const { rows } = await admin.query<{ updates: bigint; hot: bigint }>(
     "select n_tup_upd as updates, n_tup_hot_upd as hot from pg_stat_user_tables where relname = 'accounts'",
   );
@@ -157,17 +164,13 @@ async function benchProcedure(place: Place, pool: Pool, engine: Engine): Promise
   say(`engine / one stored procedure per transfer: ${said(ratios)} (wanted: at least 5)`);
 }
 
-async function benchRpc(place: Place, url: string): Promise<void> {
+/** In a process of its own, as it runs in the house. */
+async function atService(place: Place, url: string, bench: (there: Place, address: string) => Promise<void>) {
   const child = fork(join(import.meta.dirname, "bench-rpc.bench.ts"), [url]);
   try {
     const [{ port }] = (await once(child, "message")) as [{ port: number }];
-    const options = { address: `127.0.0.1:${port}`, token: TOKEN };
-    const [ledger, echo] = [connectClient(LedgerServiceClient, options), connectClient(EchoClient, options)];
-    const there = { ...place, processes: { ...place.processes, ledger: child.pid ?? 0 } };
-    const unary =
-      (client: typeof ledger | typeof echo): Work =>
-      (debit, credit) =>
-        postAll(client, [messageOf(debit, credit)]);
+    const address = `127.0.0.1:${port}`;
+    const ledger = connectClient(LedgerServiceClient, { address, token: TOKEN });
     // What a service knows after its first minutes: an account that it meets for the first time it reads under the lock.
     for (let start = 0; start < ACCOUNTS; start += BATCH) {
       await postAll(
@@ -175,24 +178,42 @@ async function benchRpc(place: Place, url: string): Promise<void> {
         codes.slice(start, start + BATCH).map((code) => messageOf(FLOAT, code)),
       );
     }
-    await run(there, "warm-up over gRPC", CALLERS, codes, unary(ledger));
-    const ratios: number[] = [];
-    for (let pair = 0; pair < 2; pair += 1) {
-      const empty = await run(there, "empty echo over unary gRPC", CALLERS, codes, unary(echo));
-      ratios.push((await run(there, "Post of one over unary gRPC", CALLERS, codes, unary(ledger))) / empty);
-    }
-    say(`Post / echo: ${said(ratios)} (wanted: at least 0.8)`);
-    const batch: Work = () =>
-      postAll(
-        ledger,
-        Array.from({ length: BATCH }, () => messageOf(...pairOf(codes))),
-      );
-    await run(there, `Post of ${BATCH} over gRPC`, BATCH_CALLERS, codes, batch);
     ledger.closeChannel();
-    echo.closeChannel();
+    await bench({ ...place, processes: { ...place.processes, ledger: child.pid ?? 0 } }, address);
   } finally {
     child.kill("SIGKILL");
   }
+}
+
+async function benchUnary(there: Place, address: string): Promise<void> {
+  const options = { address, token: TOKEN };
+  const [ledger, echo] = [connectClient(LedgerServiceClient, options), connectClient(EchoClient, options)];
+  const unary =
+    (client: typeof ledger | typeof echo): Work =>
+    (debit, credit) =>
+      postAll(client, [messageOf(debit, credit)]);
+  await run(there, "warm-up over gRPC", CALLERS, codes, unary(ledger));
+  const ratios: number[] = [];
+  for (let pair = 0; pair < 2; pair += 1) {
+    const empty = await run(there, "empty echo over unary gRPC", CALLERS, codes, unary(echo));
+    ratios.push((await run(there, "Post of one over unary gRPC", CALLERS, codes, unary(ledger))) / empty);
+  }
+  say(`Post / echo: ${said(ratios)} (wanted: at least 0.8)`);
+  ledger.closeChannel();
+  echo.closeChannel();
+}
+
+async function benchBatches(there: Place, address: string): Promise<void> {
+  const ledger = connectClient(LedgerServiceClient, { address, token: TOKEN });
+  const work: Work = () =>
+    postAll(
+      ledger,
+      Array.from({ length: BATCH }, () => messageOf(...pairOf(codes))),
+    );
+  for (let round = 0; round < 2; round += 1) {
+    await run(there, `Post of ${BATCH} over gRPC`, BATCH_CALLERS, codes, work);
+  }
+  ledger.closeChannel();
 }
 
 type Poster = { post(request: PostRequest): Promise<{ groups: { accepted: boolean }[] } | Refusal> };
