@@ -92,7 +92,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: "ids that a batch names and doesn't book are not checked",
     file: `${FOLDER}/lane.ts`,
-    from: "ahead === null ? [] : unbookedOf(ahead, effects)",
+    from: "ahead === null ? [] : unbookedOf(ahead, answers)",
     to: "[]",
   },
   {

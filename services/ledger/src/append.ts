@@ -26,24 +26,23 @@ export type Append = {
 
 export type Appended = { readonly clock_us: bigint };
 
-const PARAMETERS = 49;
+const PARAMETERS = 45;
 const places = Array.from({ length: PARAMETERS }, (_, index) => `$${index + 1}`).join(", ");
 
 export const APPEND: Prepared = { name: "ledger_append", text: `select append_batch(${places}) as clock_us` };
 
 export function appendValues(append: Append): unknown[] {
   const { lane_id, previous, after, recorded_us, effects, guarded, unbooked, ahead } = append;
-  const { transfers, entries, refusals, new_holds, ended_holds, balances } = effects;
-  // In the order of their key, so that those of one page are met together.
-  const touched = [...balances].sort(([a], [b]) => a - b);
+  const { transfers, entries, refusals, new_holds, ended_holds, last_entries } = effects;
+  // In the order of the accounts' key, so that those of one page are met together; PostgreSQL counts places from 1.
+  const last = [...last_entries].sort(([a], [b]) => a - b);
   return [
     ...[lane_id, previous.head, after.sequence, after.head, timeOf(recorded_us), ahead],
     ...fieldArrays(transfers),
     transfers.every(({ id, group_id }) => id === group_id) ? null : pgTextArray(transfers.map((one) => one.group_id)),
     pgNumArray(entries.map((entry) => entry.account_id)),
     ...balanceArrays(entries.map((entry) => entry.after)),
-    pgNumArray(touched.map(([account_id]) => account_id)),
-    ...balanceArrays(touched.map(([, after_batch]) => after_batch)),
+    pgNumArray(last.map(([, place]) => place + 1)),
     pgNumArray(guarded),
     unbooked.length === 0 ? null : pgTextArray(unbooked),
     ...(refusals.length === 0

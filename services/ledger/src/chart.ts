@@ -33,11 +33,24 @@ const KINDS: Readonly<Record<string, Kind>> = {
 /** Ids of accounts, platforms, pots and assets: no colon, and nothing that an array literal would have to escape. */
 export const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
+const PART = NAME.source.slice(1, -1);
+const CODE = new RegExp(
+  `^(?:${Object.entries(KINDS)
+    .map(([name, { parts }]) => [name, ...parts.map(() => PART)].join(":"))
+    .join("|")})$`,
+);
+
+/** Whether a code is one of the chart: a look at each code of each transfer, so it takes nothing apart. */
+export function isCode(code: string): boolean {
+  return CODE.test(code);
+}
+
 /** What a code says, or null when it is none of the chart. */
 export function chartOf(code: string): Chart | null {
+  if (!isCode(code)) return null;
   const [name = "", ...names] = code.split(":");
-  const kind = Object.hasOwn(KINDS, name) ? KINDS[name] : undefined;
-  if (kind === undefined || names.length !== kind.parts.length || !names.every((part) => NAME.test(part))) return null;
+  const kind = KINDS[name];
+  if (kind === undefined) return null;
   const part = (wanted: Kind["parts"][number]) => names[kind.parts.indexOf(wanted)] ?? null;
   return {
     normal_side: kind.normal_side,

@@ -75,7 +75,8 @@ class Books {
       this.known.set(id, { fields, refused: result, recorded_us: this.now_us });
     }
     for (const account of this.accounts) {
-      const balances = decision.effects.balances.get(account.account_id);
+      const place = decision.effects.last_entries.get(account.account_id);
+      const balances = place === undefined ? undefined : decision.effects.entries[place]?.after;
       if (balances !== undefined) Object.assign(account, { balances });
     }
     return decision;

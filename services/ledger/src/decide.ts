@@ -36,8 +36,13 @@ export type BookState = {
 
 export type Booked = { readonly id: string; readonly group_id: string; readonly fields: TransferFields };
 export type Refused = { readonly id: string; readonly fields: TransferFields; readonly result: Remembered };
-/** An account's balances after a transfer; `position` is the transfer's place in the batch. */
-export type Entry = { readonly account_id: number; readonly position: number; readonly after: Balances };
+/** An account's balances before and after a transfer; `position` is the transfer's place in the batch. */
+export type Entry = {
+  readonly account_id: number;
+  readonly position: number;
+  readonly before: Balances;
+  readonly after: Balances;
+};
 
 /** What the batch writes; nothing in any of the lists: there is nothing to commit. */
 export type Effects = {
@@ -46,12 +51,11 @@ export type Effects = {
   readonly refusals: readonly Refused[];
   readonly new_holds: readonly Hold[];
   readonly ended_holds: readonly Hold[];
-  readonly balances: ReadonlyMap<number, Balances>;
+  /** Of each account touched the place of its last entry: those are its balances after the batch. */
+  readonly last_entries: ReadonlyMap<number, number>;
 };
 
 export type Decision = { readonly answers: readonly GroupAnswer[]; readonly effects: Effects };
-
-type Change = { readonly account_id: number; readonly before: Balances };
 
 type Working = {
   readonly state: BookState;
@@ -61,7 +65,7 @@ type Working = {
   readonly holds: Map<string, Hold>;
   readonly known: Map<string, Known>;
   readonly transfers: Booked[];
-  readonly entries: (Entry & Change)[];
+  readonly entries: Entry[];
   readonly hold_changes: { readonly hold_id: string; readonly before: Hold | undefined }[];
   readonly refusals: Refused[];
 };
@@ -120,7 +124,7 @@ function expire(work: Working, hold: Hold): void {
     operation_id: hold.operation_id,
   };
   setHold(work, { ...hold, state: "expired" });
-  append(work, { id, group_id: id, fields }, -hold.amount, 0n);
+  move(work, { id, group_id: id, fields }, -hold.amount, 0n);
   work.known.set(id, { fields, refused: null, recorded_us: work.state.now_us });
 }
 
@@ -146,8 +150,8 @@ function recognise(work: Working, group: GroupOrder, order: TransferOrder): Resu
     if (!isSame(work, group, order, known.fields, hold)) return "exists_differently";
     return known.refused ?? "exists";
   }
-  const codes = [order.debit_code, order.credit_code].filter((code) => code !== null);
-  if (!codes.every((code) => work.by_code.has(code))) return "account_unknown";
+  if (order.debit_code !== null && !work.by_code.has(order.debit_code)) return "account_unknown";
+  if (order.credit_code !== null && !work.by_code.has(order.credit_code)) return "account_unknown";
   if (hold !== undefined && hold.lane.asset_id !== group.asset_id) return "asset_mismatch";
   if (hold !== undefined && hold.lane.book !== group.book) return "book_mismatch";
   return null;
@@ -214,9 +218,11 @@ function applyNew(work: Working, group: GroupOrder, order: TransferOrder, group_
   const fields = fieldsOf(lane, group, order, debit.account_id, credit.account_id, order.amount);
   const pending = order.kind === "hold" ? order.amount : 0n;
   const posted = order.kind === "hold" ? 0n : order.amount;
-  const refused = judge(work, debit, credit, pending, posted);
+  const debit_after = debited(balancesOf(work, debit.account_id), pending, posted);
+  const credit_after = credited(balancesOf(work, credit.account_id), pending, posted);
+  const refused = judge(debit, debit_after, credit, credit_after);
   if (refused !== null) return { result: refused, fields };
-  append(work, { id: order.id, group_id, fields }, pending, posted);
+  append(work, { id: order.id, group_id, fields }, debit_after, credit_after);
   if (order.kind === "post") return { result: "ok", fields };
   const { operation_id } = group;
   const { debit_id, credit_id, amount, expires_ms } = fields;
@@ -239,7 +245,7 @@ function applyEnd(work: Working, group: GroupOrder, order: TransferOrder, group_
   if (amount > hold.amount) return { result: "exceeds_hold", fields };
   const captured = order.kind === "capture" ? amount : 0n;
   setHold(work, { ...hold, state: order.kind === "capture" ? "captured" : "released", captured });
-  append(work, { id: order.id, group_id, fields }, -hold.amount, captured);
+  move(work, { id: order.id, group_id, fields }, -hold.amount, captured);
   return { result: "ok", fields };
 }
 
@@ -265,55 +271,59 @@ function fieldsOf(
 
 /** Whether the two accounts can bear it. Ending a hold needs no such question: its funds and its room were set aside. */
 function judge(
-  work: Working,
   debit: Account,
+  debit_after: Balances,
   credit: Account,
-  pending: bigint,
-  posted: bigint,
+  credit_after: Balances,
 ): "insufficient_funds" | "balance_overflow" | null {
-  const sides = [
-    { account: debit, after: debited(balancesOf(work, debit.account_id), pending, posted) },
-    { account: credit, after: credited(balancesOf(work, credit.account_id), pending, posted) },
-  ];
-  const overdrawn = sides.some(
-    ({ account, after }) => account.no_overdraft && availableOf(account.normal_side, after) < 0n,
-  );
+  const overdrawn = isOverdrawn(debit, debit_after) || isOverdrawn(credit, credit_after);
   if (overdrawn) return "insufficient_funds";
-  // Pending counts too, so that what was once held can always be captured.
-  const overflows = sides.some(
-    ({ after }) =>
-      after.debits_posted + after.debits_pending > MAX_BALANCE ||
-      after.credits_posted + after.credits_pending > MAX_BALANCE,
-  );
-  return overflows ? "balance_overflow" : null;
+  return overflows(debit_after) || overflows(credit_after) ? "balance_overflow" : null;
 }
 
+function isOverdrawn(account: Account, after: Balances): boolean {
+  return account.no_overdraft && availableOf(account.normal_side, after) < 0n;
+}
+
+/** Pending counts too, so that what was once held can always be captured. */
+function overflows({ debits_pending, debits_posted, credits_pending, credits_posted }: Balances): boolean {
+  return debits_posted + debits_pending > MAX_BALANCE || credits_posted + credits_pending > MAX_BALANCE;
+}
+
+// Written out instead of spread: these are most of the objects that a batch makes.
 function debited(balances: Balances, pending: bigint, posted: bigint): Balances {
   return {
-    ...balances,
     debits_pending: balances.debits_pending + pending,
     debits_posted: balances.debits_posted + posted,
+    credits_pending: balances.credits_pending,
+    credits_posted: balances.credits_posted,
   };
 }
 
 function credited(balances: Balances, pending: bigint, posted: bigint): Balances {
   return {
-    ...balances,
+    debits_pending: balances.debits_pending,
+    debits_posted: balances.debits_posted,
     credits_pending: balances.credits_pending + pending,
     credits_posted: balances.credits_posted + posted,
   };
 }
 
-/** Books a transfer: both sides change by the same pending and posted amounts. */
-function append(work: Working, booked: Booked, pending: bigint, posted: bigint): void {
+/** Books a transfer that no balance can refuse: both sides change by the same pending and posted amounts. */
+function move(work: Working, booked: Booked, pending: bigint, posted: bigint): void {
   const { debit_id, credit_id } = booked.fields;
+  const debit_after = debited(balancesOf(work, debit_id), pending, posted);
+  append(work, booked, debit_after, credited(balancesOf(work, credit_id), pending, posted));
+}
+
+function append(work: Working, booked: Booked, debit_after: Balances, credit_after: Balances): void {
   const position = work.transfers.push(booked) - 1;
-  setBalances(work, debit_id, position, debited(balancesOf(work, debit_id), pending, posted));
-  setBalances(work, credit_id, position, credited(balancesOf(work, credit_id), pending, posted));
+  setBalances(work, booked.fields.debit_id, position, debit_after);
+  setBalances(work, booked.fields.credit_id, position, credit_after);
 }
 
 function setBalances(work: Working, account_id: number, position: number, after: Balances): void {
-  work.entries.push({ account_id, position, after, before: balancesOf(work, account_id) });
+  work.entries.push({ account_id, position, before: balancesOf(work, account_id), after });
   work.balances.set(account_id, after);
 }
 
@@ -349,15 +359,16 @@ function answerOf(work: Working, id: string, result: Result): TransferAnswer {
   return { result, state: known.refused === null ? stateOf(work, id, known) : null, recorded_us: known.recorded_us };
 }
 
+const STATES: Readonly<Record<Exclude<TransferFields["kind"], "hold">, TransferState>> = {
+  post: "posted",
+  capture: "captured",
+  release: "released",
+  expire: "expired",
+};
+
 /** The present state: of a hold what became of it, of a capture or release what it made of its hold. */
 function stateOf(work: Working, id: string, known: Known): TransferState {
-  const states: Record<Exclude<TransferFields["kind"], "hold">, TransferState> = {
-    post: "posted",
-    capture: "captured",
-    release: "released",
-    expire: "expired",
-  };
-  if (known.fields.kind !== "hold") return states[known.fields.kind];
+  if (known.fields.kind !== "hold") return STATES[known.fields.kind];
   const hold = work.holds.get(id);
   if (hold === undefined) throw new Error(`bug: the hold ${id} was not read`);
   // Another lane's hold is never expired here, but whoever asks for it hears the truth.
@@ -369,13 +380,12 @@ function effectsOf(work: Working): Effects {
   const changed = [...new Set(work.hold_changes.map((change) => change.hold_id))].flatMap(
     (hold_id) => work.holds.get(hold_id) ?? [],
   );
-  const touched = new Set(work.entries.map((entry) => entry.account_id));
   return {
     transfers: work.transfers,
-    entries: work.entries.map(({ account_id, position, after }) => ({ account_id, position, after })),
+    entries: work.entries,
     refusals: work.refusals,
     new_holds: changed.filter((hold) => !before.has(hold.hold_id)),
     ended_holds: changed.filter((hold) => before.has(hold.hold_id)),
-    balances: new Map([...touched].map((account_id) => [account_id, balancesOf(work, account_id)])),
+    last_entries: new Map(work.entries.map((entry, place) => [entry.account_id, place])),
   };
 }

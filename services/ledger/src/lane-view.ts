@@ -34,9 +34,12 @@ export function viewOf(older: LaneView | null, lane: Lane, state: BookState, eff
 
 /** Takes over what a batch has changed: from now on the view tells of the lane after it. */
 export function advance(view: LaneView, effects: Effects, { sequence, head, recorded_us }: Head): void {
-  for (const [account_id, balances] of effects.balances) {
+  for (const [account_id, place] of effects.last_entries) {
     const account = view.accounts.get(view.codes.get(account_id) ?? "");
-    if (account !== undefined) view.accounts.set(account.code, { ...account, balances });
+    const balances = effects.entries[place]?.after;
+    if (account === undefined || balances === undefined) continue;
+    const { code, normal_side, no_overdraft } = account;
+    view.accounts.set(code, { account_id, code, normal_side, no_overdraft, balances });
   }
   for (const hold of effects.new_holds) view.holds.set(hold.hold_id, hold);
   for (const hold of effects.ended_holds) view.holds.set(hold.hold_id, hold);
@@ -54,10 +57,8 @@ export function stateFor(view: LaneView, groups: readonly GroupOrder[], now_us: 
   const holds = new Map<string, Hold>();
   const posted = new Set<string>();
   const add = (code: string | undefined): boolean => {
-    if (code === undefined) return false;
-    if (accounts.has(code)) return true;
-    const account = view.accounts.get(code);
-    if (account !== undefined) accounts.set(code, account);
+    const account = code === undefined ? undefined : view.accounts.get(code);
+    if (account !== undefined) accounts.set(account.code, account);
     return account !== undefined;
   };
   for (const group of groups) {

@@ -7,7 +7,7 @@ import { APPEND, type Append, type Appended, appendValues } from "./append.ts";
 import { type Due, readState } from "./batch-store.ts";
 import type { GroupAnswer, GroupOrder, Lane } from "./books.ts";
 import { hashBatch } from "./chain.ts";
-import { type BookState, type Decision, decide, type Effects, isEmpty } from "./decide.ts";
+import { type BookState, type Decision, decide, isEmpty } from "./decide.ts";
 import { advance, type LaneView, stateFor, viewOf } from "./lane-view.ts";
 import { type Line, openLine } from "./line.ts";
 import { countAnswers, countBatch, observeCommit, observeLaneWait } from "./numbers.ts";
@@ -204,7 +204,7 @@ export function appendOf(
   lane: Lane,
   previous: { readonly sequence: bigint; readonly head: Buffer },
   state: BookState,
-  { effects }: Decision,
+  { effects, answers }: Decision,
   ahead: readonly GroupOrder[] | null,
 ): Append {
   const accounts = new Map(state.accounts.map((account) => [account.account_id, account]));
@@ -228,13 +228,19 @@ export function appendOf(
     previous: { sequence: previous.sequence, head: previous.head },
     after: { sequence, head },
     recorded_us: state.now_us,
-    ...{ effects, guarded, unbooked: ahead === null ? [] : unbookedOf(ahead, effects), ahead: ahead !== null },
+    ...{ effects, guarded, unbooked: ahead === null ? [] : unbookedOf(ahead, answers), ahead: ahead !== null },
   };
 }
 
-function unbookedOf(groups: readonly GroupOrder[], { transfers }: Effects): string[] {
-  const booked = new Set(transfers.map((transfer) => transfer.id));
-  return groups.flatMap((group) => group.transfers.map((order) => order.id).filter((id) => !booked.has(id)));
+function unbookedOf(groups: readonly GroupOrder[], answers: readonly GroupAnswer[]): string[] {
+  const unbooked: string[] = [];
+  for (const [place, { transfers }] of answers.entries()) {
+    for (const [index, { result }] of transfers.entries()) {
+      const order = groups[place]?.transfers[index];
+      if (result !== "ok" && order !== undefined) unbooked.push(order.id);
+    }
+  }
+  return unbooked;
 }
 
 type Clock = { now_us(): number; set(clock_us: bigint): void };

@@ -24,7 +24,7 @@ import type {
   TransferOrder,
   TransferState,
 } from "./books.ts";
-import { chartOf, NAME, type NormalSide } from "./chart.ts";
+import { isCode, NAME, type NormalSide } from "./chart.ts";
 
 /** Bound one group's share of a batch, and one request's share of the queue. */
 export const MAX_GROUP = 64;
@@ -166,7 +166,7 @@ function readTransfer(transfer: Transfer, path: string): TransferOrder | Refusal
 
 function checkCode(code: string, optional: boolean, field: string): Refusal | null {
   if (code === "" && optional) return null;
-  return chartOf(code) === null ? refuseField(field, "not a code of the chart of accounts") : null;
+  return isCode(code) ? null : refuseField(field, "not a code of the chart of accounts");
 }
 
 function checkAmount(kind: OrderKind, amount: bigint, field: string): Refusal | null {
