@@ -66,7 +66,7 @@ async function checks(paid: Paid, seconds: number): Promise<void> {
   const { database_url, processes } = handles();
   const url = new URL(database_url);
   url.searchParams.set("options", "-c search_path=gateway");
-  const pool = openPool({ url: url.href, name: "bench" });
+  const pool = openPool({ url: url.href, name: "bench", by_index: true });
   const rule = { limit: LIMIT, window_ms: 60_000, hold_ms: HOLD_MS };
   let batches = 0;
   const limiter = createLimiter({
