@@ -15,7 +15,7 @@ const BODY_LIMIT = 262_144;
 const TIMEOUT_MS = 8_000;
 const CONNECTOR = /^[a-z0-9_-]{1,64}$/;
 /** Of the way here, not of the message: a signature never covers them. */
-const HOP_HEADERS = ["connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "cookie"];
+const HOP_HEADERS = new Set(["connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "cookie"]);
 
 export function mountCallbacks(app: FastifyInstance, upstreams: Upstreams, log: Log): void {
   const body = { limit: BODY_LIMIT, json: false, may_be_empty: true };
@@ -25,7 +25,7 @@ export function mountCallbacks(app: FastifyInstance, upstreams: Upstreams, log: 
     const message: MessageInitShape<typeof ReceiveCallbackRequestSchema> = {
       connector,
       headers: plainHeaders(request.headers),
-      body: request.body instanceof Uint8Array ? new Uint8Array(request.body) : new Uint8Array(),
+      body: request.body instanceof Uint8Array ? request.body : new Uint8Array(),
     };
     const ends = Date.now() + TIMEOUT_MS;
     const method = RailsService.method.receiveCallback;
@@ -50,7 +50,8 @@ const UNAUTHENTIC = { error: { code: "invalid_signature", message: "the callback
 function plainHeaders(headers: NodeJS.Dict<string | string[]>): Record<string, string> {
   const plain: Record<string, string> = {};
   for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined && !HOP_HEADERS.includes(name)) plain[name] = [value].flat().join(", ");
+    if (value !== undefined && !HOP_HEADERS.has(name))
+      plain[name] = typeof value === "string" ? value : value.join(", ");
   }
   return plain;
 }
