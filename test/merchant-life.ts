@@ -153,8 +153,8 @@ export class Merchant {
     }
   }
 
-  /** Everything that is open goes on, every word is said and heard; then all of it once more, the newest first. */
-  async drain(): Promise<void> {
+  /** Everything that is open goes on, every word is said and heard; perhaps all of it once more, the newest first. */
+  async drain(is_said_again: boolean): Promise<void> {
     const { rooms } = this;
     const process = rooms.start(null);
     await sweepAll(rooms, process);
@@ -162,6 +162,7 @@ export class Merchant {
     for (const { id } of this.made) while (rooms.rails.speak(id));
     for (const news of this.#news()) if (!news.heard) await hear(process, [news]);
     await sweepAll(rooms, process);
+    if (!is_said_again) return;
     for (const news of this.#news().reverse()) await hear(process, [news]);
     await sweepAll(rooms, process);
   }

@@ -37,6 +37,8 @@ export type Step =
   | { readonly do: "speak"; readonly which: number }
   | { readonly do: "hear"; readonly which: readonly number[]; readonly fate: Fate };
 
+const PAID: Plan = { turned_away: [], is_unknown: false, words: ["success"] };
+
 export type Verdict = "approve" | "reject";
 
 const words = (kind: Kind): fc.Arbitrary<readonly Word[]> =>
@@ -66,39 +68,26 @@ function amount(kind: Kind): fc.Arbitrary<bigint> {
   return fc.oneof({ weight: 6, arbitrary: some }, fc.constant(WITHDRAWAL_FEE), fc.constant(WITHDRAWAL_FEE - 1n));
 }
 
-export const wish: fc.Arbitrary<Wish> = fc
-  .constantFrom<Kind>(
-    "payment",
-    "payout",
-    "payout",
-    "refund",
-    "refund",
-    "refund",
-    "withdrawal",
-    "withdrawal",
-    "transfer",
-    "rebalance",
-  )
-  .chain((kind) =>
-    fc.record({
-      kind: fc.constant(kind),
-      amount_minor: amount(kind),
-      of: fc.nat(5),
-      is_partial: fc.boolean(),
-      named_by: fc.constantFrom("key" as const, "key" as const, "client_ref" as const, "nothing" as const),
-      plan: fc.record({
-        turned_away: fc.oneof(
-          { weight: 4, arbitrary: fc.constant([]) },
-          fc.array(fc.constantFrom<Plan["turned_away"][number]>("refused", "unavailable", "lost"), {
-            minLength: 1,
-            maxLength: 2,
-          }),
-        ),
-        is_unknown: fc.boolean(),
-        words: words(kind),
-      }),
+function wishOf(kind: Kind): fc.Arbitrary<Wish> {
+  return fc.record({
+    kind: fc.constant(kind),
+    amount_minor: amount(kind),
+    of: fc.nat(5),
+    is_partial: fc.boolean(),
+    named_by: fc.constantFrom("key" as const, "key" as const, "client_ref" as const, "nothing" as const),
+    plan: fc.record({
+      turned_away: fc.oneof(
+        { weight: 4, arbitrary: fc.constant([]) },
+        fc.array(fc.constantFrom<Plan["turned_away"][number]>("refused", "unavailable", "lost"), {
+          minLength: 1,
+          maxLength: 2,
+        }),
+      ),
+      is_unknown: fc.boolean(),
+      words: words(kind),
     }),
-  );
+  });
+}
 
 const fate: fc.Arbitrary<Fate> = fc.oneof(
   { weight: 2, arbitrary: fc.constant(null) },
@@ -110,49 +99,125 @@ const fate: fc.Arbitrary<Fate> = fc.oneof(
     }),
   },
 );
+const swept = fc.oneof({ weight: 4, arbitrary: fc.constant(false) }, fc.constant(true));
+const which = fc.nat(40);
+
 /** Several refunds of one payment at the same moment. */
 const crowd = fc
-  .tuple(fc.array(wish, { minLength: 2, maxLength: 4 }), fc.nat(5))
-  .map(([some, of]) => some.map((one): Wish => ({ ...one, kind: "refund", of })));
-const swept = fc.oneof({ weight: 4, arbitrary: fc.constant(false) }, fc.constant(true));
-export const step: fc.Arbitrary<Step> = fc.oneof(
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      do: fc.constant("create" as const),
-      wishes: fc.oneof(fc.tuple(wish), fc.array(wish, { minLength: 2, maxLength: 4 }), crowd),
-      fate,
-      swept,
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("retry" as const), which: fc.nat(20), fate, swept }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("sweep" as const), fate }) },
-  {
-    weight: 6,
-    arbitrary: fc.record({
-      do: fc.constant("decide" as const),
-      which: fc.nat(20),
-      says: fc.array(fc.constantFrom<Verdict>("approve", "approve", "approve", "reject"), {
-        minLength: 1,
-        maxLength: 3,
+  .tuple(fc.array(wishOf("refund"), { minLength: 3, maxLength: 5 }), fc.nat(3))
+  .map(([some, of]) => some.map((one): Wish => ({ ...one, of })));
+
+function wishes(kinds: readonly Kind[]): fc.Arbitrary<readonly Wish[]> {
+  const wish = fc.constantFrom(...kinds).chain(wishOf);
+  const several = fc.array(wish, { minLength: 2, maxLength: 4 });
+  return fc.oneof({ weight: 4, arbitrary: fc.tuple(wish) }, { weight: 3, arbitrary: several }, crowd);
+}
+
+/** Operators decide about one request, several of them at once. */
+const decide: fc.Arbitrary<Step> = fc.record({
+  do: fc.constant("decide" as const),
+  which,
+  says: fc.oneof(
+    { weight: 3, arbitrary: fc.constant<Verdict[]>(["approve"]) },
+    fc.array(fc.constantFrom<Verdict>("approve", "approve", "reject"), { minLength: 1, maxLength: 3 }),
+  ),
+  fate,
+  swept,
+});
+
+function stepOf({ kinds, decisions, cancels }: Leaning): fc.Arbitrary<Step> {
+  return fc.oneof(
+    {
+      weight: 5,
+      arbitrary: fc.record({ do: fc.constant("create" as const), wishes: wishes(kinds), fate, swept }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant("retry" as const), which, fate, swept }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("sweep" as const), fate }) },
+    { weight: decisions, arbitrary: decide },
+    { weight: cancels, arbitrary: fc.record({ do: fc.constant("cancel" as const), which, fate }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({ do: fc.constant("settle" as const), platform_id: fc.constantFrom(HOME, AWAY) }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant("look" as const), fate }) },
+    { weight: 4, arbitrary: fc.record({ do: fc.constant("speak" as const), which }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant("hear" as const),
+        which: fc.array(which, { minLength: 1, maxLength: 5 }),
+        fate,
       }),
-      fate,
-      swept,
-    }),
-  },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("cancel" as const), which: fc.nat(20), fate }) },
+    },
+  );
+}
+
+/** What a life is mostly about, and begins with, so that what needs several of one kind is met often enough. */
+type Leaning = {
+  readonly kinds: readonly Kind[];
+  readonly decisions: number;
+  readonly cancels: number;
+  readonly funds: { readonly min: bigint; readonly max: bigint };
+  readonly opening: fc.Arbitrary<readonly Wish[]>;
+};
+
+const LEANINGS: readonly Leaning[] = [
   {
-    weight: 1,
-    arbitrary: fc.record({ do: fc.constant("settle" as const), platform_id: fc.constantFrom(HOME, AWAY) }),
+    kinds: ["payment", "payout", "payout", "refund", "refund", "withdrawal", "transfer", "rebalance"],
+    decisions: 2,
+    cancels: 1,
+    // Many have too little for all that they wish.
+    funds: { min: 0n, max: 20_000n },
+    opening: fc.constant([]),
   },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("look" as const), fate }) },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant("speak" as const), which: fc.nat(20) }) },
   {
-    weight: 4,
-    arbitrary: fc.record({
-      do: fc.constant("hear" as const),
-      which: fc.array(fc.nat(40), { minLength: 1, maxLength: 5 }),
-      fate,
-    }),
+    kinds: ["payment", "refund", "refund", "refund", "payout"],
+    decisions: 1,
+    cancels: 1,
+    funds: { min: 10_000n, max: 20_000n },
+    opening: crowd,
   },
+  {
+    kinds: ["payment", "payout", "payout", "payout"],
+    decisions: 1,
+    cancels: 6,
+    funds: { min: 10_000n, max: 20_000n },
+    opening: fc.constant([]),
+  },
+  {
+    kinds: ["payment", "withdrawal", "withdrawal", "payout", "transfer"],
+    decisions: 8,
+    cancels: 1,
+    // Each request finds enough when it is made; not all that are approved do.
+    funds: { min: 3_000n, max: 8_000n },
+    opening: fc.array(wishOf("withdrawal"), { minLength: 2, maxLength: 4 }),
+  },
+];
+
+export type Life = {
+  /** Paid before anything else, so that there is something to give back. */
+  readonly first: readonly Wish[];
+  readonly funds: bigint;
+  readonly opening: readonly Wish[];
+  readonly steps: readonly Step[];
+  readonly settles_on: string | null;
+  readonly prices_withdrawals: boolean;
+  /** Everything is said once more in the end; else what was heard in whatever order must be enough. */
+  readonly is_said_again: boolean;
+};
+
+export const life: fc.Arbitrary<Life> = fc.constantFrom(...LEANINGS).chain((leaning) =>
+  fc.record({
+    first: fc.array(
+      wishOf("payment").map((one) => ({ ...one, plan: PAID })),
+      { minLength: 1, maxLength: 3 },
+    ),
+    funds: fc.bigInt(leaning.funds),
+    opening: leaning.opening,
+    steps: fc.array(stepOf(leaning), { minLength: 6, maxLength: 25, size: "max" }),
+    // Few may not withdraw at all.
+    settles_on: fc.oneof({ weight: 15, arbitrary: fc.constantFrom(HOME, AWAY) }, fc.constant(null)),
+    prices_withdrawals: fc.oneof({ weight: 15, arbitrary: fc.constant(true) }, fc.constant(false)),
+    is_said_again: fc.boolean(),
+  }),
 );

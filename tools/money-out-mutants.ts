@@ -40,16 +40,11 @@ export const MONEY_OUT_MUTANTS: readonly Mutant[] = [
     to: ": await rooms.rails.send({ ...operation, reference: operation.reference + '2' }, request_id);\n  return await conclude(",
   },
   {
-    name: "news that were applied are applied again",
-    file: "packages/money/src/outgoing.ts",
-    from: "word.version <= operation.rail_version",
-    to: "word.version < operation.rail_version",
-  },
-  {
-    name: "what is posted again bears another id",
+    name: "news that are heard again book their money again",
     file: "packages/money/src/outgoing-postings.ts",
     from: 'transferOf(operation.id, "suspense", posting)',
     to: 'transferOf(operation.id, "suspense " + Math.random(), posting)',
+    caught_by: "services/payouts/src/withdrawal.db.test.ts",
   },
   {
     name: "older news after newer count",
