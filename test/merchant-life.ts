@@ -28,7 +28,7 @@ import {
   type Settling,
   sweepAll,
 } from "./merchant-rooms.ts";
-import type { Step, Verdict, Wish } from "./merchant-wishes.ts";
+import type { Hearing, Step, Verdict, Wish } from "./merchant-wishes.ts";
 
 export type Made = Wish & {
   readonly id: string;
@@ -153,17 +153,18 @@ export class Merchant {
     }
   }
 
-  /** Everything that is open goes on, every word is said and heard; perhaps all of it once more, the newest first. */
-  async drain(is_said_again: boolean): Promise<void> {
+  /** Everything that is open goes on, every word is said and heard. */
+  async drain({ is_backwards, is_repeated }: Hearing): Promise<void> {
     const { rooms } = this;
     const process = rooms.start(null);
     await sweepAll(rooms, process);
     for (let looks = 0; looks < LOOKS; looks += 1) await lookAfter(rooms, process, this.account);
     for (const { id } of this.made) while (rooms.rails.speak(id));
-    for (const news of this.#news()) if (!news.heard) await hear(process, [news]);
+    const news = is_backwards ? this.#news().reverse() : this.#news();
+    for (const one of news) if (!one.heard) await hear(process, [one]);
     await sweepAll(rooms, process);
-    if (!is_said_again) return;
-    for (const news of this.#news().reverse()) await hear(process, [news]);
+    if (!is_repeated) return;
+    for (const one of this.#news().reverse()) await hear(process, [one]);
     await sweepAll(rooms, process);
   }
 

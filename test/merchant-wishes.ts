@@ -194,6 +194,9 @@ const LEANINGS: readonly Leaning[] = [
   },
 ];
 
+/** How what was not heard yet is heard in the end: the newest first, or in its order; and once more, or not. */
+export type Hearing = { readonly is_backwards: boolean; readonly is_repeated: boolean };
+
 export type Life = {
   /** Paid before anything else, so that there is something to give back. */
   readonly first: readonly Wish[];
@@ -202,8 +205,7 @@ export type Life = {
   readonly steps: readonly Step[];
   readonly settles_on: string | null;
   readonly prices_withdrawals: boolean;
-  /** Everything is said once more in the end; else what was heard in whatever order must be enough. */
-  readonly is_said_again: boolean;
+  readonly hearing: Hearing;
 };
 
 export const life: fc.Arbitrary<Life> = fc.constantFrom(...LEANINGS).chain((leaning) =>
@@ -218,6 +220,6 @@ export const life: fc.Arbitrary<Life> = fc.constantFrom(...LEANINGS).chain((lean
     // Few may not withdraw at all.
     settles_on: fc.oneof({ weight: 15, arbitrary: fc.constantFrom(HOME, AWAY) }, fc.constant(null)),
     prices_withdrawals: fc.oneof({ weight: 15, arbitrary: fc.constant(true) }, fc.constant(false)),
-    is_said_again: fc.boolean(),
+    hearing: fc.record({ is_backwards: fc.boolean(), is_repeated: fc.boolean() }),
   }),
 );

@@ -28,12 +28,12 @@ test(`one merchant: ${MERCHANTS} of them end as the model says`, { timeout: 3_60
   const ends = new Map<string, number>();
   let interruptions = 0;
   await fc.assert(
-    fc.asyncProperty(life, async ({ first, funds, opening, steps, settles_on, prices_withdrawals, is_said_again }) => {
+    fc.asyncProperty(life, async ({ first, funds, opening, steps, settles_on, prices_withdrawals, hearing }) => {
       const merchant = new Merchant(rooms);
       await merchant.open(funds, settles_on, prices_withdrawals);
       for (const wishes of [first, opening]) await merchant.take({ do: "create", wishes, fate: null, swept: false });
       for (const one of steps) await merchant.take(one);
-      await merchant.drain(is_said_again);
+      await merchant.drain(hearing);
       for (const end of await check(merchant)) ends.set(end, (ends.get(end) ?? 0) + 1);
       interruptions += merchant.interruptions;
     }),

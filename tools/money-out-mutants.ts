@@ -82,6 +82,7 @@ export const MONEY_OUT_MUTANTS: readonly Mutant[] = [
     file: "services/collections/src/refund-store.ts",
     from: "payments.set(payment.id, { ...payment, refunding_minor: payment.refunding_minor + amount_minor });",
     to: "",
+    caught_by: "services/collections/src/refunds.db.test.ts",
   },
   {
     name: "a failed refund keeps its part of the payment",
@@ -106,6 +107,7 @@ export const MONEY_OUT_MUTANTS: readonly Mutant[] = [
     file: "services/payouts/src/withdrawal-store.ts",
     from: "set approval = approval + 1, version",
     to: "set version",
+    caught_by: "services/payouts/src/withdrawal.db.test.ts",
   },
   {
     name: "a withdrawal goes where the account settles at its approval",

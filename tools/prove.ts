@@ -19,7 +19,7 @@ const MERCHANTS = join(root, "test/merchant.db.test.ts");
 const HOOK = join(import.meta.dirname, "mutants.ts");
 /** Enough to catch a mutant: most fall within the first hundred, of merchants' lives within the first thirty. */
 const HISTORIES_PER_MUTANT = 400;
-const LIVES_PER_MUTANT = 120;
+const LIVES_PER_MUTANT = 200;
 
 /** What can be proved, in this order. */
 const PROOFS = { ledger: proveLedger, webhooks: proveWebhooks, merchants: proveMerchants } as const;
