@@ -1,14 +1,21 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isRefusal, refuse } from "@cauri/money/refusal";
-import { type Answers, CallServiceService, type Calls } from "@cauri/proto/ts/cauri/rpc/v1/calls";
+import {
+  type Answers,
+  type Call,
+  CallServiceClient,
+  CallServiceService,
+  Calls,
+} from "@cauri/proto/ts/cauri/rpc/v1/calls";
 import { WebhookServiceService } from "@cauri/proto/ts/cauri/webhooks/v1/webhooks";
-import { type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { credentials, Metadata, type ServerDuplexStream, type StatusObject, status } from "@grpc/grpc-js";
 import type { Promisified } from "./client.ts";
 import { CALLS_UNDER_WAY, SHARED_BYTES } from "./exchange-wire.ts";
 import { RpcFault } from "./fault.ts";
-import { caller, openClient, openDouble, openRoom, openWire } from "./testing.ts";
+import { caller, openClient, openDouble, openRoom, openWire, TOKEN } from "./testing.ts";
 
 type Client = Promisified<typeof WebhookServiceService>;
 type Exchange = ServerDuplexStream<Calls, Answers>;
@@ -236,3 +243,109 @@ test("exchange: a full stream refuses a call at once and answers those it took",
   release.resolve();
   assert.deepEqual(await Promise.all(taken), numbers(CALLS_UNDER_WAY));
 });
+
+test("exchange: an answer of megabytes comes among small ones; one too large for a message is that call's fault", async (t) => {
+  const sizes: Record<string, number> = { large: 3_000_000, huge: 5_000_000 };
+  const { server } = await openRoom(t, {
+    getEndpointSecret: async ({ id }) => ({ secret: id.padEnd(sizes[id] ?? 0, ".") }),
+  });
+  const client = openClient(t, server.port);
+  const [large, huge, ...small] = await Promise.all(["large", "huge", ...numbers(50)].map((id) => heard(client, id)));
+  assert.equal(String(large).length, 3_000_000);
+  assert.equal(huge, status.RESOURCE_EXHAUSTED);
+  assert.deepEqual(small, numbers(50));
+});
+
+test("exchange: who does not take answers is not served on, and gets all of them in the end", async (t) => {
+  let served = 0;
+  const answer = "x".repeat(60_000);
+  const { server } = await openRoom(t, {
+    getEndpointSecret: async () => {
+      served += 1;
+      return { secret: answer };
+    },
+  });
+  const { stream, ask: send } = openStream(t, server.port, TOKEN);
+  const heardIds = new Set<number>();
+  stream.on("data", ({ answers }: Answers) => {
+    for (const { id } of answers) heardIds.add(id);
+  });
+  // grpc-js stops the stream only for a reader that has begun.
+  stream.once("data", () => stream.pause());
+  const COUNT = 1_000;
+  for (let id = 1; id <= COUNT; id += 1) send(id);
+  let before = -1;
+  while (before !== served) {
+    before = served;
+    await sleep(200);
+  }
+  assert.ok(served > 0 && served < COUNT / 2, `${served} served to nobody`);
+  stream.resume();
+  stream.end();
+  await once(stream, "end");
+  assert.equal(heardIds.size, COUNT);
+});
+
+test("exchange: a service that reads nothing fills the queue of its callers and no more", async (t) => {
+  const deaf = await openDouble(t, [[CallServiceService, { exchange: () => {} }]]);
+  const client = openClient(t, deaf);
+  const large = "x".repeat(SHARED_BYTES - 100);
+  const codes = await Promise.all(numbers(200).map(() => heard(client, large, 300)));
+  assert.ok(codes.includes(status.RESOURCE_EXHAUSTED) && codes.includes(status.DEADLINE_EXCEEDED), String(codes));
+});
+
+test("exchange: without the token a stream learns nothing and asks nothing", async (t) => {
+  let served = 0;
+  const { server, lines } = await openRoom(t, {
+    getEndpointSecret: async ({ id }) => {
+      served += 1;
+      return { secret: id };
+    },
+  });
+  for (const token of ["", "hous", "another"]) {
+    const { stream, ask: send } = openStream(t, server.port, token);
+    const told: unknown[] = [];
+    stream.on("data", (answers) => told.push(answers));
+    stream.on("metadata", (metadata) => told.push(metadata));
+    const status_told = new Promise<StatusObject>((resolve) => stream.on("status", resolve));
+    send(1);
+    const ended = await status_told;
+    assert.equal(ended.code, status.UNAUTHENTICATED);
+    assert.equal(ended.details, "the house's token is missing or wrong");
+    assert.deepEqual(told, []);
+  }
+  assert.deepEqual([served, lines], [0, []]);
+});
+
+test("exchange: what cannot be read, and an RPC that is none, are one call's fault", async (t) => {
+  const { server } = await openRoom(t, echo);
+  const { stream, ask: send } = openStream(t, server.port, TOKEN);
+  const heardAnswers: Answers["answers"] = [];
+  stream.on("data", ({ answers }: Answers) => heardAnswers.push(...answers));
+  send(1, { method: "cauri.webhooks.v1.WebhookService/Nothing" });
+  send(2, { request: Buffer.from([0x0a, 0xff]) });
+  send(3);
+  stream.end();
+  await once(stream, "end");
+  const told = new Map(heardAnswers.map(({ id, result }) => [id, result]));
+  const codeOf = (id: number) => {
+    const result = told.get(id);
+    return result?.$case === "fault" ? result.value.code : result?.$case;
+  };
+  assert.deepEqual([codeOf(1), codeOf(2), codeOf(3)], [status.UNIMPLEMENTED, status.INTERNAL, "response"]);
+});
+
+/** The shared stream as a client of another make has it. */
+function openStream(t: { after(fn: () => unknown): void }, port: number, token: string) {
+  const channel = new CallServiceClient(`127.0.0.1:${port}`, credentials.createInsecure());
+  t.after(() => channel.close());
+  const metadata = new Metadata();
+  metadata.set("cauri-token", token);
+  const stream = channel.exchange(metadata);
+  stream.on("error", () => {});
+  const request = WebhookServiceService.getEndpointSecret.requestSerialize({ id: "1" });
+  const usual = { method: "cauri.webhooks.v1.WebhookService/GetEndpointSecret", leftMs: 0, request };
+  const ask = (id: number, of: Partial<Call> = {}) =>
+    stream.write(Calls.fromPartial({ calls: [{ ...usual, ...of, id }] }));
+  return { stream, ask };
+}
