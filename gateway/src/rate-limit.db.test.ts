@@ -182,6 +182,19 @@ test("loss: with the store away each of two gateways admits half, and no one is 
   assert.ok(failures >= 2 && failures <= 4, "told once, not for each call");
 });
 
+test("loss: a store that hangs is waited for once, not again by each statement that was to follow", async (t) => {
+  let asked = 0;
+  const hangs = () => {
+    asked += 1;
+    return new Promise<never>(() => {});
+  };
+  const limiter = createLimiter({ rule: RULE, replicas: 1, news: QUIET, ask: hangs });
+  t.after(() => limiter.stop());
+  const verdicts = await Promise.all([...Array(200)].map((_, i) => limiter.check(`key_hangs_${i}`)));
+  assert.ok(verdicts.every(({ admitted }) => admitted));
+  assert.equal(asked, 1);
+});
+
 test("loss: when the store is back, a window later it alone decides again", async (t) => {
   const rule = { limit: 4, window_ms: 60_000, hold_ms: 0 };
   let now_ms = 0;
