@@ -3,6 +3,7 @@
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
+import { nowBy } from "@cauri/store/clock";
 import { type Pool, type Queryable, single, type Tx } from "@cauri/store/pool";
 import {
   type AttemptKind,
@@ -73,8 +74,8 @@ export const READ_ATTEMPT = `select a.operation_id, a.kind, a.account, a.mode, a
                      a.platform_id, a.expires_at, a.state, a.rail, a.connector, a.is_pinned, a.payment_url, a.deep_link, a.qr,
                      a.failure_code, a.rail_amount_minor, a.rail_currency, a.odd_amount_minor, a.odd_currency, a.version,
                      a.lease_no, a.polls, coalesce(a.lease_until > clock_timestamp(), false) as leased,
-                     now_of(a.account, a.mode) as now
-                from attempts a`;
+                     ${nowBy("k")} as now
+                from attempts a left join clocks k on k.account = a.account and a.mode = 'test'`;
 
 /** Writes the attempt down unless it is, and locks it: of many callers one goes on at a time. */
 export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt> {
@@ -122,12 +123,12 @@ export async function openSending(
        insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id,
                              expires_at, rail, connector, kind, state, sends, lease_no, lease_until, next_poll_at, created_at)
        select n.*, 'sending', 1, 1, clock_timestamp() + $14 * interval '1 millisecond',
-              t.now + $15 * interval '1 second', t.now
+              ${nowBy("k")} + $15 * interval '1 second', ${nowBy("k")}
          from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::smallint[],
                      $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[])
            as n (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id, expires_at,
-                 rail, connector, kind),
-              lateral (select now_of(n.account, n.mode) as now limit 1) t
+                 rail, connector, kind)
+              left join clocks k on k.account = n.account and n.mode = 'test'
         where n.kind <> 'payout' or exists (select from vault v where v.operation_id = n.operation_id)
         order by n.operation_id
        on conflict (operation_id) do nothing
@@ -182,7 +183,7 @@ const UNTOLD = {
 
 export async function lockAttempt(tx: Tx, operation_id: string): Promise<Attempt | null> {
   const { rows } = await tx.prepared<Attempt>(
-    { name: "attempt_lock", text: `${READ_ATTEMPT} where a.operation_id = $1 for update` },
+    { name: "attempt_lock", text: `${READ_ATTEMPT} where a.operation_id = $1 for update of a` },
     [operation_id],
   );
   return rows[0] ?? null;
@@ -338,7 +339,8 @@ export async function writeAccepted(pool: Pool, news: readonly Changed[]): Promi
     pool,
     `with moved as (${WRITE_NEWS} returning a.operation_id, a.account, a.mode, a.rail, m.old_state, m.state)
      insert into attempt_history (operation_id, source, rail, outcome, from_state, to_state, happened_at)
-     select operation_id, 'call', rail, 'pending', old_state, state, now_of(account, mode) from moved
+     select m.operation_id, 'call', m.rail, 'pending', m.old_state, m.state, ${nowBy("k")}
+       from moved m left join clocks k on k.account = m.account and m.mode = 'test'
      returning operation_id`,
     writeNewsValues(news),
   );

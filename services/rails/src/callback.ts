@@ -9,6 +9,7 @@ import { keepCallbacks, lockMatchable, markMatched, type StoredCallback } from "
 import type { House } from "./house.ts";
 import { pollNow } from "./poll-store.ts";
 import { recordAll } from "./record.ts";
+import { TOGETHER } from "./together.ts";
 
 /** Header names in lower case. */
 export type IncomingHeaders = { readonly [name: string]: string | undefined };
@@ -16,9 +17,6 @@ export type IncomingHeaders = { readonly [name: string]: string | undefined };
 export type Received = { readonly connector_known: boolean; readonly authentic: boolean };
 
 const MATCHED_AT_ONCE = 100;
-/** Callbacks of one transaction, and how many may wait for the next one: an operator repeats what was not taken. */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
 
 export async function receiveCallback(
   house: House,
@@ -50,9 +48,7 @@ type Result = "repeated" | "unmatched" | "hint" | "applied";
 /** Callbacks of the same moment share a transaction. */
 const take = coalescePer<House, Callback, Result>((house) => ({
   run: (callbacks) => transact(house.pool, (tx) => takeAll(house, tx, callbacks)),
-  max_batch: MAX_BATCH,
-  max_waiting: MAX_WAITING,
-  retry_alone: true,
+  ...TOGETHER,
 }));
 
 async function takeAll(house: House, tx: Tx, callbacks: readonly Callback[]): Promise<Result[]> {

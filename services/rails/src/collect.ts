@@ -21,15 +21,13 @@ import type { House } from "./house.ts";
 import { callOf, keeperOf, type Order, type RailCall } from "./order.ts";
 import { isFact, recordAccepted, recordAnswers, recordHeard, recordTold } from "./record.ts";
 import { nextRail } from "./routing.ts";
+import { TOGETHER } from "./together.ts";
 import { openSealed, openVault, openVaults } from "./vault-store.ts";
 
 /** How often an attempt that another process sends is looked at. */
 const LOOK_EVERY_MS = 50;
 /** Kept back of the caller's time for the transaction after the call. */
 const RECORD_MS = 300;
-/** Attempts opened in one transaction, and how many may wait for the next one. */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
 
 /** What a sending ends with: the attempt as it is, and where certainly nothing is out, why. */
 export type Collected = { readonly attempt: Attempt; readonly nothing_out: "refused" | "unavailable" | null };
@@ -96,9 +94,7 @@ async function collectOnce(house: House, order: Order, until_ms: number): Promis
  */
 const beginSending = coalescePer<House, Order, SendTask | null>((house) => ({
   run: (orders) => transact(house.pool, (tx) => openAll(house, tx, orders)),
-  max_batch: MAX_BATCH,
-  max_waiting: MAX_WAITING,
-  retry_alone: true,
+  ...TOGETHER,
 }));
 
 async function openAll(house: House, tx: Tx, orders: readonly Order[]): Promise<(SendTask | null)[]> {

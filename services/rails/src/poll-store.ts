@@ -21,7 +21,7 @@ export async function lockDuePolls(tx: Tx, account: string | null, limit: number
   const { rows } = await tx.query<Attempt>(
     `${READ_ATTEMPT} where a.operation_id in (${dueRows("attempts", "operation_id", "next_poll_at", "next_poll_at is not null")})
         and coalesce(a.lease_until <= clock_timestamp(), true)
-      order by a.next_poll_at limit $2 for update skip locked`,
+      order by a.next_poll_at limit $2 for update of a skip locked`,
     [account, limit],
   );
   return rows;

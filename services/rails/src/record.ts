@@ -18,10 +18,7 @@ import {
 } from "./attempt.ts";
 import { type Attempt, type Changes, keepHistory, lockAttempts, writeAccepted, writeNews } from "./attempt-store.ts";
 import { type News, tellNews } from "./events.ts";
-
-/** Answers of one transaction, and how many may wait for the next one. */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
+import { TOGETHER } from "./together.ts";
 
 export type Said = {
   readonly answer: RailAnswer;
@@ -35,9 +32,7 @@ type Told = Said & { readonly operation_id: string };
 /** Records an answer for an attempt; the attempt afterwards. One that cannot be recorded fails alone. */
 export const recordTold = coalescePer<Pool, Told, Attempt>((pool) => ({
   run: (told) => transact(pool, (tx) => recordAll(tx, told)),
-  max_batch: MAX_BATCH,
-  max_waiting: MAX_WAITING,
-  retry_alone: true,
+  ...TOGETHER,
 }));
 
 type Accepted = { readonly attempt: Attempt; readonly answer: RailAnswer & { readonly outcome: "pending" } };
@@ -49,9 +44,7 @@ type Accepted = { readonly attempt: Attempt; readonly answer: RailAnswer & { rea
  */
 export const recordAccepted = coalescePer<Pool, Accepted, Attempt | null>((pool) => ({
   run: (batch) => recordAllAccepted(pool, batch),
-  max_batch: MAX_BATCH,
-  max_waiting: MAX_WAITING,
-  retry_alone: true,
+  ...TOGETHER,
 }));
 
 async function recordAllAccepted(pool: Pool, batch: readonly Accepted[]): Promise<(Attempt | null)[]> {

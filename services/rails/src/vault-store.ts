@@ -6,14 +6,11 @@ import { pgBytesArray, pgTextArray } from "@cauri/store/arrays";
 import type { Cipher } from "@cauri/store/cipher";
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, type Queryable, single, type Tx, transact } from "@cauri/store/pool";
+import { TOGETHER } from "./together.ts";
 
 /** What no attempt came to need is erased after this time; real time, since it is a promise about people's data. */
 const TRANSIENT_HOURS = 24;
 const ERASE_AT_ONCE = 1_000;
-
-/** Payers of one statement, and how many may wait for the next one. */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
 
 type Owner = { readonly operation_id: string; readonly account: string; readonly mode: Mode };
 /** `transient`: erased after a day unless an attempt names it. `lasting`: kept until its owner lets it go. */
@@ -32,9 +29,7 @@ export async function keepDetails(pool: Pool, cipher: Cipher, owner: Owner, deta
 
 const insertSealed = coalescePer<Pool, Sealed, boolean>((pool) => ({
   run: (batch) => insertAll(pool, batch),
-  max_batch: MAX_BATCH,
-  max_waiting: MAX_WAITING,
-  retry_alone: true,
+  ...TOGETHER,
 }));
 
 /** Whether each was new. */

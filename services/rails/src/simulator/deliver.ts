@@ -3,7 +3,7 @@
 
 import type { Clock } from "@cauri/money/clock";
 import type { Log, Pool } from "@cauri/store/pool";
-import { Agent, request } from "undici";
+import { Agent } from "undici";
 import type { Metrics } from "../metrics.ts";
 import { writeMessage } from "./message.ts";
 import { SIGNATURE_HEADER, signCallback } from "./signature.ts";
@@ -14,7 +14,7 @@ const TIMEOUT_MS = 3_000;
 /** Letters of one turn. */
 export const LETTERS_AT_ONCE = 100;
 /** Keep-alive connections to the gateway; a callback takes a few milliseconds. */
-const CONNECTIONS = 16;
+const CONNECTIONS = 32;
 /** Seconds before the next try; after the last one the operator gives up. */
 const RETRIES_S = [1, 2, 5, 10, 30] as const;
 
@@ -37,18 +37,27 @@ export type Deliveries = {
 };
 
 export function openDeliveries(options: DeliveryOptions): Deliveries {
-  const agent = new Agent({ connections: CONNECTIONS, headersTimeout: TIMEOUT_MS, bodyTimeout: TIMEOUT_MS });
+  const agent = new Agent({
+    connections: CONNECTIONS,
+    connect: { timeout: TIMEOUT_MS },
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
+  });
   const url = new URL("/callbacks/simulator", options.callback_url);
-  const post = async (letter: Letter): Promise<boolean> => {
+  const post = async (letter: Letter, end: AbortSignal): Promise<boolean> => {
     const body = writeMessage(letter);
     for (let copy = 0; copy < letter.copies; copy += 1) {
       const signature = signCallback(options.secret, body, options.clock());
-      if (!(await postOnce(agent, url, body, signature))) return false;
+      if (!(await postOnce(agent, url, { body, signature, end }))) return false;
     }
     return true;
   };
   const deliver = async (letters: readonly Letter[]) => {
-    const arrived = await Promise.all(letters.map(post));
+    // One end for all of them, also for one that still waits for a connection.
+    const end = new AbortController();
+    const timer = setTimeout(() => end.abort(), TIMEOUT_MS);
+    const arrived = await Promise.all(letters.map((letter) => post(letter, end.signal)));
+    clearTimeout(timer);
     const done = letters.filter(({ tries }, at) => arrived[at] === true || tries > RETRIES_S.length);
     const again = letters.filter((letter) => !done.includes(letter));
     await Promise.all([
@@ -84,20 +93,39 @@ export function openDeliveries(options: DeliveryOptions): Deliveries {
   };
 }
 
-/** One POST; anything but a 2xx, and no answer at all, is a failure. */
-async function postOnce(agent: Agent, url: URL, body: Buffer, signature: string): Promise<boolean> {
-  try {
-    const { statusCode, body: answer } = await request(url, {
-      method: "POST",
-      dispatcher: agent,
-      headers: { "content-type": "application/json", [SIGNATURE_HEADER]: signature },
-      body,
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+/** One POST; anything but a 2xx, and no answer at all, is a failure: a gateway that restarts is nothing to report. */
+function postOnce(
+  agent: Agent,
+  url: URL,
+  { body, signature, end }: { readonly body: Buffer; readonly signature: string; readonly end: AbortSignal },
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    let status = 0;
+    let stop = () => {};
+    end.addEventListener("abort", () => {
+      resolve(false);
+      stop();
     });
-    await answer.dump();
-    return statusCode >= 200 && statusCode < 300;
-  } catch {
-    // A gateway that restarts is nothing to report: the next try finds it.
-    return false;
-  }
+    agent.dispatch(
+      {
+        origin: url.origin,
+        path: url.pathname,
+        method: "POST",
+        headers: { "content-type": "application/json", [SIGNATURE_HEADER]: signature },
+        body,
+      },
+      {
+        onRequestStart(controller) {
+          stop = () => controller.abort(new Error("the callback took too long"));
+          if (end.aborted) stop();
+        },
+        onResponseStart(_controller, code) {
+          status = code;
+        },
+        onResponseData() {},
+        onResponseEnd: () => resolve(status >= 200 && status < 300),
+        onResponseError: () => resolve(false),
+      },
+    );
+  });
 }

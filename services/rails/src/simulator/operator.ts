@@ -8,6 +8,7 @@ import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, transact } from "@cauri/store/pool";
 import { type AttemptKind, isOutgoing, type RailAnswer } from "../attempt.ts";
 import type { Charge, Disbursement, Reversal } from "../connector.ts";
+import { TOGETHER } from "../together.ts";
 import {
   answerFor,
   type ChargeNews,
@@ -35,9 +36,6 @@ import { type Booking, type Letter, lockCharge, readByToken, readCharge, writeCh
 
 const MINUTE_MS = 60_000;
 const TOKEN_BYTES = 32;
-/** Charges booked in one transaction, and how many may wait for the next one. */
-const MAX_BATCH = 100;
-const MAX_WAITING = 2_000;
 
 /** What the operator's side of the wire does instead of answering: an HTTP status, or no connection at all. */
 export class OperatorFault extends Error {
@@ -187,9 +185,7 @@ async function take(options: OperatorOptions, order: Asked, row: Row): Promise<T
 /** Charges of the same moment share a statement; whether each was new. */
 const book = coalescePer<Pool, Booking, boolean>((pool) => ({
   run: (bookings) => bookAll(pool, bookings),
-  max_batch: MAX_BATCH,
-  max_waiting: MAX_WAITING,
-  retry_alone: true,
+  ...TOGETHER,
 }));
 
 async function bookAll(pool: Pool, bookings: readonly Booking[]): Promise<boolean[]> {

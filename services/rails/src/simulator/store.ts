@@ -2,6 +2,7 @@
 // the row, so that an answer never lags behind the account's clock and nobody has to write what merely happened.
 
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
+import { nowBy } from "@cauri/store/clock";
 import { type Pool, type Queryable, single, type Tx } from "@cauri/store/pool";
 import { dueRows } from "../due.ts";
 import { type Booked, type ChargeNews, type ChargeState, type Plan, type SimCharge, standing } from "./charge.ts";
@@ -12,8 +13,13 @@ const DELIVERY_LEASE_S = 10;
 const TOKEN = /^[A-Za-z0-9_-]{1,100}$/;
 const COLUMNS = `reference, account, mode, rail, amount_minor, currency, scale, state, failure_code, token, payment_url,
                  deep_link, qr, merchant_name, description, return_url, cancel_url, expires_at, kind`;
-const READ = `select ${COLUMNS}, becomes, coalesce(due_at <= now_of(account, mode), false) as is_due,
-                     coalesce(expires_at <= now_of(account, mode), false) as is_over from simulator_charges`;
+const READ = `select ${columnsOf("c")}, c.becomes, coalesce(c.due_at <= ${nowBy("k")}, false) as is_due,
+                     coalesce(c.expires_at <= ${nowBy("k")}, false) as is_over
+                from simulator_charges c left join clocks k on k.account = c.account and c.mode = 'test'`;
+
+function columnsOf(row: string): string {
+  return COLUMNS.replace(/\w+/g, `${row}.$&`);
+}
 
 /** A charge, and what happens to it later; null: nothing by itself. */
 export type Booking = { readonly charge: SimCharge; readonly plan: Plan | null };
@@ -28,17 +34,17 @@ export async function writeCharges(pool: Pool, bookings: readonly Booking[]): Pr
   const { rows } = await single<{ reference: string }>(
     pool,
     `insert into simulator_charges as c (${COLUMNS}, created_at, news, becomes, copies, due_at, tell_at, return_at, tries, try_at)
-     select ${COLUMNS.replace(/\w+/g, "n.$&")}, t.now, n.news, n.becomes, n.copies, t.now + n.after,
-            case when n.copies > 0 then t.now + n.after end, t.now + n.return_after, n.tries,
+     select ${columnsOf("n")}, n.now, n.news, n.becomes, n.copies, n.now + n.after,
+            case when n.copies > 0 then n.now + n.after end, n.now + n.return_after, n.tries,
             clock_timestamp() + n.tries * $26 * interval '1 second'
-       from (select ${COLUMNS}, news, becomes, copies, after_ms * interval '1 millisecond' as after,
-                    return_after_ms * interval '1 millisecond' as return_after, tries
+       from (select u.*, u.after_ms * interval '1 millisecond' as after,
+                    u.return_after_ms * interval '1 millisecond' as return_after, ${nowBy("k")} as now
                from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::smallint[],
                            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
                            $15::text[], $16::text[], $17::text[], $18::timestamptz[], $19::text[], $20::text[], $21::text[],
                            $22::smallint[], $23::bigint[], $24::bigint[], $25::integer[])
-                 as u (${COLUMNS}, news, becomes, copies, after_ms, return_after_ms, tries)) n,
-            lateral (select now_of(n.account, n.mode) as now limit 1) t
+                 as u (${COLUMNS}, news, becomes, copies, after_ms, return_after_ms, tries)
+               left join clocks k on k.account = u.account and u.mode = 'test') n
       order by n.reference
      on conflict (reference) do update
         set state = excluded.state, news = excluded.news, becomes = excluded.becomes, copies = excluded.copies,
@@ -79,19 +85,19 @@ export async function writeCharges(pool: Pool, bookings: readonly Booking[]): Pr
 }
 
 export async function readCharge(db: Queryable, reference: string): Promise<SimCharge | null> {
-  const { rows } = await db.query<Booked>(`${READ} where reference = $1`, [reference]);
+  const { rows } = await db.query<Booked>(`${READ} where c.reference = $1`, [reference]);
   return rows.map(standing)[0] ?? null;
 }
 
 /** Whoever opens a page writes its token: what was never one is not asked of the database, which refuses a NUL. */
 export async function readByToken(db: Queryable, token: string): Promise<SimCharge | null> {
   if (!TOKEN.test(token)) return null;
-  const { rows } = await db.query<Booked>(`${READ} where token = $1`, [token]);
+  const { rows } = await db.query<Booked>(`${READ} where c.token = $1`, [token]);
   return rows.map(standing)[0] ?? null;
 }
 
 export async function lockCharge(tx: Tx, reference: string): Promise<SimCharge | null> {
-  const { rows } = await tx.query<Booked>(`${READ} where reference = $1 for update`, [reference]);
+  const { rows } = await tx.query<Booked>(`${READ} where c.reference = $1 for update of c`, [reference]);
   return rows.map(standing)[0] ?? null;
 }
 
@@ -122,10 +128,10 @@ export async function takeLetters(pool: Pool, account: string | null, limit: num
     `update simulator_charges c
         set tries = c.tries + 1, try_at = clock_timestamp() + $3 * interval '1 second'
       where c.reference = any (array (
-              select s.reference from simulator_charges s
+              select s.reference from simulator_charges s left join clocks k on k.account = s.account and s.mode = 'test'
                where s.reference in (${dueRows("simulator_charges", "reference", "tell_at", "tell_at is not null")})
-                 and s.tell_at <= now_of(s.account, s.mode) and s.try_at <= clock_timestamp()
-               order by s.tell_at limit $2 for update skip locked))
+                 and s.tell_at <= ${nowBy("k")} and s.try_at <= clock_timestamp()
+               order by s.tell_at limit $2 for update of s skip locked))
      returning c.reference, c.amount_minor, c.currency, c.failure_code, c.news, c.copies, c.tries,
                c.return_at is not null as comes_back`,
     [account, limit, DELIVERY_LEASE_S],
