@@ -78,13 +78,6 @@ export const MONEY_OUT_MUTANTS: readonly Mutant[] = [
     to: "const rest = payment.amount_minor - payment.refunded_minor;",
   },
   {
-    name: "refunds of one moment don't see each other",
-    file: "services/collections/src/refund-store.ts",
-    from: "payments.set(payment.id, { ...payment, refunding_minor: payment.refunding_minor + amount_minor });",
-    to: "",
-    caught_by: "services/collections/src/refunds.db.test.ts",
-  },
-  {
     name: "a failed refund keeps its part of the payment",
     file: "services/collections/src/refund-store.ts",
     from: "reserved: -amount_minor,",
