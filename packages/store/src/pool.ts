@@ -49,7 +49,11 @@ const ABORTED = "25P02";
 
 /** SQLSTATEs that say "not now" rather than "wrong": connection, resources, operator, time-outs, a conflict lost too often. */
 const PASSING_STATES = /^(?:08|53|57)|^(?:55P03|25P03|40001|40P01)$/;
-const PASSING_CODES: readonly string[] = ["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN"];
+const PASSING_CODES: readonly string[] = [
+  ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN"],
+  // The socket of a local server that has stopped is gone.
+  "ENOENT",
+];
 
 /** What a JSON logger of ours (pino) offers; packages/store needs no more of it. */
 export type Log = {
