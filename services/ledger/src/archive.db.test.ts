@@ -31,7 +31,9 @@ import { verify } from "./verify.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")]);
 const { pool } = database;
-const admin = openPool({ url: `${database.admin_url}?options=-c%20search_path%3Dledger`, name: "archive", max: 1 });
+const admin_url = new URL(database.admin_url);
+admin_url.searchParams.set("options", "-csearch_path=ledger");
+const admin = openPool({ url: admin_url.toString(), name: "archive", max: 1 });
 const settings = { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: "token", CAURI_DRAIN_MS: 1_000 };
 const log = logger("ledger", "silent");
 const server = await startServer({ room: "ledger", settings, services: [booksService({ pool })], log });
