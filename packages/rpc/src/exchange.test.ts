@@ -87,19 +87,22 @@ test("exchange: one that ends at its deadline disturbs no other, and its late an
   const { server } = await openRoom(t, {
     getEndpointSecret: async ({ id }, call) => {
       left.push(call.deadline_ms - Date.now());
-      if (id === "slow") await sleep(150);
+      if (id === "slow") await sleep(700);
       return { secret: id };
     },
   });
   const client = openClient(t, server.port);
+  // Connecting may take a slow machine longer than the deadline.
+  assert.equal(await heard(client, "before"), "before");
+  left.length = 0;
   const [slow, ...others] = await Promise.all([
-    heard(client, "slow", 60),
+    heard(client, "slow", 300),
     ...numbers(20).map((id) => heard(client, id)),
   ]);
   assert.equal(slow, status.DEADLINE_EXCEEDED);
   assert.deepEqual(others, numbers(20));
-  assert.ok((left[0] ?? 0) <= 60 && (left[1] ?? 0) > 60, String(left));
-  await sleep(200);
+  assert.ok((left[0] ?? 0) <= 300 && (left[1] ?? 0) > 300, String(left));
+  await sleep(700);
   assert.equal(await heard(client, "after"), "after");
 });
 
@@ -168,19 +171,21 @@ test("exchange: replicas share the turns, and one that drains loses no call", as
 
 test("exchange: what was asked before the client heard of the drain is answered", async (t) => {
   const release = Promise.withResolvers<void>();
+  let begun = 0;
   const { server } = await openRoom(t, {
     getEndpointSecret: async ({ id }) => {
+      begun += 1;
       await release.promise;
       return { secret: id };
     },
   });
   const client = openClient(t, server.port);
   const before = numbers(10).map((id) => heard(client, id));
-  await sleep(50);
+  while (begun < 10) await sleep(5);
   const drained = server.drain();
   // In the same turn: the client cannot know yet.
   const meanwhile = numbers(10).map((id) => heard(client, id));
-  await sleep(50);
+  while (begun < 20) await sleep(5);
   release.resolve();
   assert.deepEqual(await Promise.all([...before, ...meanwhile]), [...numbers(10), ...numbers(10)]);
   await drained;
@@ -223,10 +228,12 @@ test("exchange: beside a replica of before a newer one does not get everything",
   const { server, lines } = await openRoom(t, echo);
   const client = openClient(t, [old, server.port]);
   await heard(client, "first");
-  await sleep(100);
-  for (const id of numbers(20)) assert.ok([id, "alone"].includes(String(await heard(client, id))));
-  assert.ok(seen.alone.length >= 5, `${seen.alone.length} to the older one`);
-  assert.ok(lines.length >= 5, `${lines.length} to the newer one`);
+  // Until the channel has met both, one of them gets all.
+  for (let n = 0; seen.alone.length < 5 || lines.length < 5; n += 1) {
+    assert.ok(n < 1_000, `${seen.alone.length} to the older one, ${lines.length} to the newer one`);
+    assert.ok([`${n}`, "alone"].includes(String(await heard(client, `${n}`))));
+    await sleep(10);
+  }
 });
 
 test("exchange: a full stream refuses a call at once and answers those it took", async (t) => {
@@ -275,9 +282,9 @@ test("exchange: who does not take answers is not served on, and gets all of them
   const COUNT = 1_000;
   for (let id = 1; id <= COUNT; id += 1) send(id);
   let before = -1;
-  while (before !== served) {
+  while (served === 0 || before !== served) {
     before = served;
-    await sleep(200);
+    await sleep(500);
   }
   assert.ok(served > 0 && served < COUNT / 2, `${served} served to nobody`);
   stream.resume();
