@@ -70,7 +70,7 @@ export function applyingWords<O extends OutgoingOperation>(kind: OutgoingKind<O>
   const write = writing(kind);
   return async function apply(rooms, from, word, lease): Promise<O> {
     // What came back had arrived before, though its news are lost, late or stood behind these: nothing else would end it.
-    const came_back = word.says === "return" && isOpen(from) && !isStaleFor(from, word);
+    const came_back = word.says === "return" && isOpen(kind, from) && !isStaleFor(from, word);
     let operation = came_back ? await apply(rooms, from, ownWord("books", "settle"), null) : from;
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const news = newsFor(operation, word);
@@ -201,8 +201,9 @@ function arrowOf<O extends OutgoingOperation>({ moves }: OutgoingKind<O>, { stat
   return Object.hasOwn(moves, status) ? (moves[status]?.[news] ?? null) : null;
 }
 
-function isOpen({ status }: OutgoingOperation): boolean {
-  return status === "initiated" || status === "pending";
+/** Whether its holds stand until a word ends them, by whatever name its kind calls that state. */
+function isOpen<O extends OutgoingOperation>(kind: OutgoingKind<O>, operation: O): boolean {
+  return arrowOf(kind, operation, "settle")?.ledger === "capture";
 }
 
 /** The asset in which a currency is kept: the operation's own, or the one named after the currency. */

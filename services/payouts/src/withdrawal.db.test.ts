@@ -122,6 +122,18 @@ test("approve_withdrawal: held, processing, paid across the platforms; approving
   });
 });
 
+test("news: money that came back is heard of before its success: paid, and the return is an operator's", async () => {
+  const id = await request();
+  good(await approveWithdrawal(room.rooms, { id }, "req"));
+  const success = room.rails.say(id, "success");
+  await room.tellNews(room.rails.say(id, "returned"));
+  await room.tellNews(success);
+  const returned = { ...PAID, [`suspense:${ORANGE}`]: 9_900 } as Record<string, number>;
+  delete returned[`float:${ORANGE}`];
+  const state = await stateOf(id);
+  assert.deepEqual([state.status, state.books], ["paid", { moved: returned, held: 0 }]);
+});
+
 test("approve_withdrawal: failed by the rail, all of it is available again; a late success is an operator's", async () => {
   room.rails.script = () => ({ outcome: AttemptOutcome.FAILED, failureCode: "account_blocked" });
   const id = await request();
