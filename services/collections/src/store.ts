@@ -322,8 +322,8 @@ export async function awaitExpiry(db: Queryable, payment_id: string, offer: Offe
 /**
  * Payments that are to be looked at, of one account or of all: at their expiry, or before it where their outcome is not
  * known. Each is put off by `again_ms`, before its expiry by `look_again_ms` or a quarter of the time since it changed, so
- * that one sweeper at a time has it and a crash only delays it. Offsets are never negative: what is due by real time is due anyway, the rest belongs to the
- * accounts that moved their test clock.
+ * that one sweeper at a time has it and a crash only delays it. Offsets are never negative: what is due by real time is due
+ * anyway, the rest belongs to the accounts that moved their test clock.
  */
 export async function takeDueChecks(
   tx: Queryable,

@@ -4,8 +4,9 @@
 import { deriveId } from "@cauri/money/ids";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
+import { nowOf } from "@cauri/store/clock";
 import type { Tx } from "@cauri/store/pool";
-import { type Bounds, type Claimed, MAY_GO, nowOf, roomOf } from "./delivery-store.ts";
+import { type Bounds, type Claimed, MAY_GO, roomOf } from "./delivery-store.ts";
 import { isSubscribed, SUSPEND_AFTER } from "./endpoint.ts";
 
 /** An event as the stream brought it, with the body that every endpoint gets. */

@@ -3,6 +3,7 @@
 
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import { nowOf } from "@cauri/store/clock";
 import type { Queryable, Tx } from "@cauri/store/pool";
 import { SUSPEND_AFTER } from "./endpoint.ts";
 
@@ -45,15 +46,6 @@ export const MAY_GO = `(w.attempts > 0 or (
 export function roomOf(of: { per_endpoint: string; suspend_after: string; per_account: string }): string {
   return `greatest(1, least(${of.per_endpoint}::bigint, ${of.suspend_after}::bigint - e.consecutive_failures,
     ${of.per_account}::bigint / (select count(s.id) from endpoints s where s.account = e.account))) - e.flying`;
-}
-
-/**
- * `now_of` written out: PostgreSQL calls a function that reads a table once for each row, at ten times the price of what it
- * does, and never puts its body into the statement.
- */
-export function nowOf(account: string, mode: string): string {
-  return `(date_trunc('milliseconds', statement_timestamp()) + interval '1 millisecond' * coalesce(
-    (select c.offset_ms from clocks c where ${mode} = 'test' and c.account = ${account}), 0))`;
 }
 
 /** Something is due for the endpoint `e`, whether or not it may go now. */

@@ -2,9 +2,10 @@
 // statement for a whole batch, and no endpoint is locked by successes that change nothing there.
 
 import { pgBoolArray, pgBytesArray, pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
+import { nowOf } from "@cauri/store/clock";
 import type { Queryable, Tx } from "@cauri/store/pool";
 import { slotOf } from "./attempt-store.ts";
-import { type Claimed, nowOf } from "./delivery-store.ts";
+import type { Claimed } from "./delivery-store.ts";
 import type { Attempt } from "./dialer.ts";
 import { nextAttemptAfter, SUSPEND_AFTER, tally } from "./endpoint.ts";
 
