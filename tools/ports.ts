@@ -1,7 +1,7 @@
 // Ports of this machine: free ones for what nobody addresses by number, and a sentence for a wanted one that is taken.
 
 import { randomInt } from "node:crypto";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer, type Server } from "node:net";
 import { Sentence } from "./sentence.ts";
 
 /**
@@ -10,25 +10,60 @@ import { Sentence } from "./sentence.ts";
  */
 const LOWEST = 15_000;
 const HIGHEST = 32_000;
+/** A house takes less than one block. */
+const BLOCK = 50;
 const MOST_TRIES = 200;
+/** So many blocks stay ours; a port that was given out that long ago is in use, or will not be. */
+const MOST_BLOCKS = 4;
 
-/** So many different free ports of the loopback interface; held together, so that none is given out twice. */
-export async function freePorts(count: number): Promise<number[]> {
-  const held = await Promise.all(Array.from({ length: count }, () => listenAnywhere()));
-  const ports = held.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(held.map((server) => new Promise((resolve) => server.close(resolve))));
+/**
+ * The ports that this process may give out. A port is free until somebody listens, which may be seconds after it was
+ * given out, and houses and tests start side by side. So a process takes a block of ports for itself by listening on
+ * the block's first one for as long as it lives, and gives out the others in turn.
+ */
+const blocks: Server[] = [];
+let rest: number[] = [];
+/** The doors of this house, which open last. */
+const promised = new Set<number>();
+let turn: Promise<unknown> = Promise.resolve();
+
+/** So many different free ports of the loopback interface, which no other process that asks here is given. */
+export function freePorts(count: number): Promise<number[]> {
+  const ports = turn.then(async () => {
+    const given: number[] = [];
+    while (given.length < count) given.push(await nextPort());
+    return given;
+  });
+  turn = ports.catch(() => undefined);
   return ports;
 }
 
-async function listenAnywhere() {
+async function nextPort(): Promise<number> {
   for (let tries = 1; ; tries += 1) {
+    const port = rest.shift();
     try {
-      return await listen(randomInt(LOWEST, HIGHEST));
+      if (port === undefined) await takeBlock();
+      else if (!promised.has(port)) {
+        await closed(await listen(port));
+        return port;
+      }
     } catch (error) {
       const taken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
       if (!taken || tries === MOST_TRIES) throw error;
     }
   }
+}
+
+async function takeBlock(): Promise<void> {
+  const first = LOWEST + BLOCK * randomInt((HIGHEST - LOWEST) / BLOCK);
+  const guard = await listen(first);
+  guard.unref();
+  if (blocks.push(guard) > MOST_BLOCKS) blocks.shift()?.close();
+  rest = Array.from({ length: BLOCK - 1 }, (_, at) => first + 1 + at);
+}
+
+function closed(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()));
 }
 
 export async function freePort(): Promise<number> {
@@ -37,11 +72,11 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Throws a sentence when `port` cannot be listened on; `option` is how the person would choose another one. */
+/** Keeps `port` from being given out; throws a sentence when it cannot be listened on; `option` is how the person would choose another one. */
 export async function requireFreePort(port: number, option: string): Promise<void> {
   try {
-    const server = await listen(port);
-    await new Promise((resolve) => server.close(resolve));
+    promised.add(port);
+    await closed(await listen(port));
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : "";
     if (code === "EACCES")
@@ -52,7 +87,7 @@ export async function requireFreePort(port: number, option: string): Promise<voi
 }
 
 function listen(port: number) {
-  return new Promise<ReturnType<typeof createServer>>((resolve, reject) => {
+  return new Promise<Server>((resolve, reject) => {
     const server = createServer();
     server.once("error", reject);
     server.listen({ port, host: "127.0.0.1", exclusive: true }, () => resolve(server));
