@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { applyOutgoingNews, followUpAll } from "@cauri/events/outgoing-follow";
+import { applyOutgoingNews, openFollowUp } from "@cauri/events/outgoing-follow";
 import { openOutgoingLedger } from "@cauri/events/outgoing-ledger";
 import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { openTerms } from "@cauri/events/terms";
@@ -24,7 +24,7 @@ import { sweepOnce } from "@cauri/store/operation";
 import type { Pool } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
 import type { Creation } from "../services/collections/src/create.ts";
-import { expireAll } from "../services/collections/src/expiry.ts";
+import { openExpiry } from "../services/collections/src/expiry.ts";
 import { openLedger as openPaymentLedger } from "../services/collections/src/ledger.ts";
 import { applyNews } from "../services/collections/src/news.ts";
 import { openRails } from "../services/collections/src/rails.ts";
@@ -33,7 +33,7 @@ import { sweep as sweepCollections } from "../services/collections/src/sweep.ts"
 import { startEngine } from "../services/ledger/src/engine.ts";
 import { ledgerService } from "../services/ledger/src/service.ts";
 import { payoutKind } from "../services/payouts/src/create.ts";
-import { applyNews as applyPayoutNews, followUpWithdrawals } from "../services/payouts/src/follow-up.ts";
+import { applyNews as applyPayoutNews, openFollowUpOfWithdrawals } from "../services/payouts/src/follow-up.ts";
 import { openLedger as openPayoutLedger } from "../services/payouts/src/ledger.ts";
 import { openPlaces } from "../services/payouts/src/movement-create.ts";
 import type { PayoutRooms } from "../services/payouts/src/service.ts";
@@ -233,10 +233,10 @@ export async function lookAfter({ collections, payouts }: MerchantRooms, process
   await due(payouts, "withdrawals", ["approved", "processing"]);
   await due(collections, "refunds", ["pending"]);
   await due(collections, "payments", ["pending"]);
-  await interrupted(() => followUpAll(payoutKind, process.payouts, account));
-  await interrupted(() => followUpWithdrawals(process.payouts, account));
-  await interrupted(() => followUpAll(refundKind, process.collections.refunding, account));
-  await interrupted(() => expireAll(process.collections, account));
+  await interrupted(() => openFollowUp(payoutKind, process.payouts).drain(account));
+  await interrupted(() => openFollowUpOfWithdrawals(process.payouts).drain(account));
+  await interrupted(() => openFollowUp(refundKind, process.collections.refunding).drain(account));
+  await interrupted(() => openExpiry(process.collections).drain(account));
 }
 
 /** Delivers a batch to the consumers of both rooms; what an interruption stopped is delivered again later. */

@@ -3,15 +3,13 @@
 
 import type { OutgoingWord } from "@cauri/money/outgoing";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
-import { type Loop, startLoop } from "@cauri/store/sweeper";
+import { type Due, openDue } from "@cauri/store/due";
 import { type Consumer, consume, type Delivered } from "./consume.ts";
 import type { Events } from "./events.ts";
 import type { ApplyWord, OutgoingKind, OutgoingOperation, OutgoingRooms } from "./outgoing.ts";
 import { CHECK_EVERY_MS } from "./outgoing-run.ts";
 import { eachOf, outgoingWordOf } from "./rail-news.ts";
 
-/** Operations of one round; each costs a call of up to 6 s, all are under way at once. */
-const ROUND = 50;
 const LOOK_EVERY_MS = 1_000;
 /** The pause after a look that brought nothing to light; longer than the 6 s of a call. */
 const LOOK_AGAIN_MS = 7_000;
@@ -65,40 +63,14 @@ export async function applyOutgoingNews<O extends OutgoingOperation>(
  * Looks after operations that stay pending. Their end comes by rails' news; should it not, or should a call have been lost
  * before it reached its operator, sending again under the same reference asks first and pays at most once.
  */
-export function startFollowUp<O extends OutgoingOperation>(kind: Applied<O>, rooms: OutgoingRooms): Loop {
-  const work = async () => (await followUp(kind, rooms)) >= ROUND;
-  return startLoop({ name: `follow-up of ${kind.noun}s`, every_ms: LOOK_EVERY_MS, work, log: rooms.log });
-}
-
-/** Everything that is due for one account, for its `Drain`. */
-export async function followUpAll<O extends OutgoingOperation>(
-  kind: Applied<O>,
-  rooms: OutgoingRooms,
-  account: string,
-): Promise<number> {
-  let sum = 0;
-  for (let done = await followUp(kind, rooms, account); done > 0; done = await followUp(kind, rooms, account)) {
-    sum += done;
-  }
-  return sum;
-}
-
-/** One round of what is due, of one account or of all; returns how many were looked at. */
-async function followUp<O extends OutgoingOperation>(
-  kind: Applied<O>,
-  rooms: OutgoingRooms,
-  account?: string,
-): Promise<number> {
-  const options = { limit: ROUND, again_ms: CHECK_EVERY_MS, ...(account === undefined ? {} : { account }) };
-  const due = await kind.table.takeDue(rooms.pool, options);
-  await Promise.all(
-    due.map((operation) =>
-      lookAfter(kind, rooms, operation).catch((error: unknown) => {
-        rooms.log.error({ err: error, operation: operation.id }, `a pending ${kind.noun} is looked after again`);
-      }),
-    ),
-  );
-  return due.length;
+export function openFollowUp<O extends OutgoingOperation>(kind: Applied<O>, rooms: OutgoingRooms): Due {
+  return openDue<O>({
+    name: `follow-up of ${kind.noun}s`,
+    every_ms: LOOK_EVERY_MS,
+    log: rooms.log,
+    take: (options) => kind.table.takeDue(rooms.pool, { ...options, again_ms: CHECK_EVERY_MS }),
+    look: (operation) => lookAfter(kind, rooms, operation),
+  });
 }
 
 async function lookAfter<O extends OutgoingOperation>(

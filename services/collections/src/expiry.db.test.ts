@@ -8,7 +8,7 @@ import { setOffset } from "@cauri/store/clock";
 import { transact } from "@cauri/store/pool";
 import { reread } from "./apply.ts";
 import { createPayment } from "./create.ts";
-import { expireAll } from "./expiry.ts";
+import { openExpiry } from "./expiry.ts";
 import { callerOf, openTestRoom, requestOf, stateOf, type TestRoom } from "./testing.ts";
 
 const HOUR_MS = 3_600_000;
@@ -32,10 +32,10 @@ test("expiry: asked once more; unpaid is expired, paid is a success", async () =
   ];
   room.rails.say(paid, "success");
   room.rails.attempts.delete(unknown.id);
-  assert.equal(await expireAll(room.rooms, account), 0);
+  assert.equal(await openExpiry(room.rooms).drain(account), 0);
   await advance(account, HOUR_MS + 1);
-  assert.equal(await expireAll(room.rooms, account), 3);
-  assert.equal(await expireAll(room.rooms, account), 0);
+  assert.equal(await openExpiry(room.rooms).drain(account), 3);
+  assert.equal(await openExpiry(room.rooms).drain(account), 0);
   for (const { id } of [unpaid, unknown]) {
     const { status, failure_code, books, events } = await stateOf(room, id);
     assert.deepEqual([status, failure_code, books.pending, books.available], ["failed", "expired", 0n, 0n]);
@@ -51,10 +51,10 @@ test("expiry: a silent rail keeps it pending for an hour, then it is expired and
   const { id } = await room.create({}, { account });
   room.rails.onAsk = () => ({ outcome: AttemptOutcome.UNKNOWN });
   await advance(account, HOUR_MS + 1);
-  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal(await openExpiry(room.rooms).drain(account), 1);
   assert.equal((await reread(room.db.pool, id)).status, "pending");
   await advance(account, 2 * HOUR_MS + 1);
-  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal(await openExpiry(room.rooms).drain(account), 1);
   assert.equal((await stateOf(room, id)).failure_code, "expired");
   await room.tellNews(room.rails.say({ id }, "success"));
   const { status, books } = await stateOf(room, id);
@@ -66,23 +66,23 @@ test("follow-up: a call that may not have arrived is sent again within seconds, 
   room.rails.script = () => ({ outcome: AttemptOutcome.UNKNOWN, paymentUrl: undefined });
   const { id, status } = await room.create({}, { account });
   assert.equal(status, "pending");
-  assert.equal(await expireAll(room.rooms, account), 0, "not at once");
+  assert.equal(await openExpiry(room.rooms).drain(account), 0, "not at once");
   const collected = room.rails.collected;
   await advance(account, 1_001);
-  assert.equal(await expireAll(room.rooms, account), 1);
-  assert.equal(await expireAll(room.rooms, account), 0, "still unknown: looked at again after a pause");
+  assert.equal(await openExpiry(room.rooms).drain(account), 1);
+  assert.equal(await openExpiry(room.rooms).drain(account), 0, "still unknown: looked at again after a pause");
   // The rail is found to have nothing, so that the next call is the first that arrives.
   room.rails.attempts.delete(id);
   room.rails.script = () => ({ outcome: AttemptOutcome.PENDING, paymentUrl: "https://pay.example/lost" });
   await advance(account, 8_100);
-  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal(await openExpiry(room.rooms).drain(account), 1);
   assert.equal(room.rails.collected, collected + 2);
   assert.deepEqual(
     [(await stateOf(room, id)).status, (await stateOf(room, id)).payment_url],
     ["pending", "https://pay.example/lost"],
   );
   await advance(account, HOUR_MS - 60_000);
-  assert.equal(await expireAll(room.rooms, account), 0, "what the rail has is not looked at before its expiry");
+  assert.equal(await openExpiry(room.rooms).drain(account), 0, "what the rail has is not looked at before its expiry");
   await room.tellNews(room.rails.say({ id }, "success"));
   const { books, events } = await stateOf(room, id);
   assert.deepEqual([books.available, books.pending, events.at(-1)], [9_850n, 0n, "payment.success"]);
@@ -95,10 +95,10 @@ test("follow-up: ten minutes after its creation a payment is only asked for, and
   room.rails.attempts.delete(id);
   const collected = room.rails.collected;
   await advance(account, 600_001);
-  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal(await openExpiry(room.rooms).drain(account), 1);
   assert.deepEqual([(await stateOf(room, id)).status, room.rails.collected], ["pending", collected]);
   await advance(account, HOUR_MS + 1);
-  assert.equal(await expireAll(room.rooms, account), 1);
+  assert.equal(await openExpiry(room.rooms).drain(account), 1);
   assert.deepEqual([(await stateOf(room, id)).failure_code, room.rails.collected], ["expired", collected]);
 });
 

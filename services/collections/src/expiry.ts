@@ -3,46 +3,28 @@
 // may not have reached its rail is sent again under its reference, which asks first and charges at most once.
 
 import type { Clocks } from "@cauri/store/clock";
+import { type Due, openDue } from "@cauri/store/due";
 import { isUnavailable } from "@cauri/store/pool";
-import { type Loop, startLoop } from "@cauri/store/sweeper";
 import { applyWord, type Rooms } from "./apply.ts";
 import { type Answer, ASK_AGAIN_MS, decideExpiry, mayGoOn, newsOf, type Payment } from "./payment.ts";
 import { awaitExpiry, takeDueChecks } from "./store.ts";
 
-/** Payments of one round; each costs a call of the rail of up to 6 s, all are under way at once. */
-const ROUND = 50;
 const EVERY_MS = 1_000;
 /** The pause after a look that brought nothing to light; longer than the 6 s of a call. */
 const LOOK_AGAIN_MS = 7_000;
 
 export type Expiring = Rooms & { readonly clocks: Clocks };
 
-/** The sweeper of `pending`: every second, and once more at once where a round was full. */
-export function startExpiry(rooms: Expiring): Loop {
-  const work = async () => (await expireDue(rooms)) >= ROUND;
-  return startLoop({ name: "expiry", every_ms: EVERY_MS, work, log: rooms.log });
-}
-
-/** Everything that is due for one account, for its `Drain`; what stays silent is put off and not due again at once. */
-export async function expireAll(rooms: Expiring, account: string): Promise<number> {
-  let sum = 0;
-  for (let done = await expireDue(rooms, account); done > 0; done = await expireDue(rooms, account)) sum += done;
-  return sum;
-}
-
-/** One round of what is due, of one account or of all; returns how many were looked at. */
-export async function expireDue(rooms: Expiring, account?: string): Promise<number> {
+/** The sweeper of `pending`; what stays silent is put off and not due again at once. */
+export function openExpiry(rooms: Expiring): Due {
   const pauses = { again_ms: ASK_AGAIN_MS, look_again_ms: LOOK_AGAIN_MS };
-  const options = { limit: ROUND, ...pauses, ...(account === undefined ? {} : { account }) };
-  const due = await takeDueChecks(rooms.pool, options);
-  await Promise.all(
-    due.map((payment) =>
-      lookAt(rooms, payment).catch((error: unknown) => {
-        rooms.log.error({ err: error, operation: payment.id }, "a pending payment is looked at again");
-      }),
-    ),
-  );
-  return due.length;
+  return openDue<Payment>({
+    name: "expiry",
+    every_ms: EVERY_MS,
+    log: rooms.log,
+    take: (options) => takeDueChecks(rooms.pool, { ...options, ...pauses }),
+    look: (payment) => lookAt(rooms, payment),
+  });
 }
 
 function lookAt(rooms: Expiring, payment: Payment): Promise<void> {

@@ -3,7 +3,7 @@
 import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
-import { consumeOutgoingNews, followUpAll, startFollowUp } from "@cauri/events/outgoing-follow";
+import { consumeOutgoingNews, openFollowUp } from "@cauri/events/outgoing-follow";
 import { openOutgoingLedger } from "@cauri/events/outgoing-ledger";
 import { startRelay } from "@cauri/events/relay";
 import { followTerms, openTerms } from "@cauri/events/terms";
@@ -20,7 +20,7 @@ import { startForgetting } from "@cauri/store/forget";
 import { startOperationSweeper } from "@cauri/store/operation";
 import { openPool } from "@cauri/store/pool";
 import { LEASE_MS } from "./create.ts";
-import { expireAll, startExpiry } from "./expiry.ts";
+import { openExpiry } from "./expiry.ts";
 import { openLedger } from "./ledger.ts";
 import { consumeNews } from "./news.ts";
 import { openRails } from "./rails.ts";
@@ -71,16 +71,17 @@ await runService("collections", async ({ settings, log, atDrain, atReady }) => {
     consumeOutgoingNews(refundKind, events, refunding, "collections-rails-refunds"),
   ];
   for (const consumer of consumers) atDrain("consumer", consumer.stop);
+  const expiry = openExpiry(rooms);
+  const followUp = openFollowUp(refundKind, refunding);
   const loops = [
     startOperationSweeper({ pool, lease_ms: LEASE_MS, resume: (due) => sweep(rooms, refunding, due), log }),
-    startExpiry(rooms),
-    startFollowUp(refundKind, refunding),
+    expiry.start(),
+    followUp.start(),
     startForgetting(pool, settings.CAURI_IDEMPOTENCY_KEEP_S, log),
   ];
   for (const loop of loops) atDrain("loop", loop.stop);
 
-  const work = async (account: string) =>
-    (await expireAll(rooms, account)) + (await followUpAll(refundKind, refunding, account));
+  const work = async (account: string) => (await expiry.drain(account)) + (await followUp.drain(account));
   const drain: Parameters<typeof paymentService>[0]["drain"] = (request, deadline_ms) =>
     drainAccount({ request, deadline_ms, pool, clocks, events, relay, consumers, work });
   const server = await startServer({

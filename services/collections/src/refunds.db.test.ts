@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { followUpAll } from "@cauri/events/outgoing-follow";
+import { openFollowUp } from "@cauri/events/outgoing-follow";
 import { newId } from "@cauri/money/ids";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import type { CreateRefundRequest } from "@cauri/proto/ts/cauri/collections/v1/refunds";
@@ -267,7 +267,7 @@ test("follow-up: a refund that nobody knows of is looked after within a second, 
   assert.equal(status, "pending");
   const look = async (at_ms: number) => {
     await transact(room.db.pool, (tx) => setOffset(tx, account, BigInt(at_ms)));
-    return await followUpAll(refundKind, room.rooms.refunding, account);
+    return await openFollowUp(refundKind, room.rooms.refunding).drain(account);
   };
   // What its call came to is not known at first, then rails can't say, then it answers that it was given back.
   room.rails.attempts.delete(id);

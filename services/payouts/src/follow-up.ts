@@ -6,15 +6,14 @@ import type { Events } from "@cauri/events/events";
 import { applyOutgoingNews } from "@cauri/events/outgoing-follow";
 import { isId } from "@cauri/money/ids";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
-import { type Loop, startLoop } from "@cauri/store/sweeper";
+import { type Due, openDue } from "@cauri/store/due";
 import { payoutKind } from "./create.ts";
+import type { Withdrawal } from "./withdrawal.ts";
 import type { Withdrawing } from "./withdrawal-create.ts";
 import { lookAfterWithdrawal, TRY_AGAIN_MS, withdrawalKind, withdrawalRooms } from "./withdrawal-decide.ts";
 import { withdrawals } from "./withdrawal-store.ts";
 
 const SUBJECTS = ["cauri.rails.payout.>"];
-/** Withdrawals of one round; each costs a call of up to 6 s, all are under way at once. */
-const ROUND = 50;
 const LOOK_EVERY_MS = 2_000;
 
 type Batch = readonly { readonly payload: Uint8Array }[];
@@ -33,28 +32,12 @@ export async function applyNews(rooms: Withdrawing, batch: Batch): Promise<void>
 }
 
 /** Approved withdrawals that no rail has taken yet, and processing ones whose end did not come. */
-export function startFollowUpOfWithdrawals(rooms: Withdrawing): Loop {
-  const work = async () => (await followUp(rooms)) >= ROUND;
-  return startLoop({ name: "follow-up of withdrawals", every_ms: LOOK_EVERY_MS, work, log: rooms.log });
-}
-
-/** Everything that is due for one account, for its `Drain`. */
-export async function followUpWithdrawals(rooms: Withdrawing, account: string): Promise<number> {
-  let sum = 0;
-  for (let done = await followUp(rooms, account); done > 0; done = await followUp(rooms, account)) sum += done;
-  return sum;
-}
-
-/** One round of what is due, of one account or of all; returns how many were looked at. */
-async function followUp(rooms: Withdrawing, account?: string): Promise<number> {
-  const options = { limit: ROUND, again_ms: TRY_AGAIN_MS, ...(account === undefined ? {} : { account }) };
-  const due = await withdrawals.takeDue(rooms.pool, options);
-  await Promise.all(
-    due.map((withdrawal) =>
-      lookAfterWithdrawal(rooms, withdrawal).catch((error: unknown) => {
-        rooms.log.error({ err: error, operation: withdrawal.id }, "a withdrawal is looked after again");
-      }),
-    ),
-  );
-  return due.length;
+export function openFollowUpOfWithdrawals(rooms: Withdrawing): Due {
+  return openDue<Withdrawal>({
+    name: "follow-up of withdrawals",
+    every_ms: LOOK_EVERY_MS,
+    log: rooms.log,
+    take: (options) => withdrawals.takeDue(rooms.pool, { ...options, again_ms: TRY_AGAIN_MS }),
+    look: (withdrawal) => lookAfterWithdrawal(rooms, withdrawal),
+  });
 }

@@ -3,7 +3,7 @@
 import { drainAccount } from "@cauri/events/drain";
 import { openEvents } from "@cauri/events/events";
 import { followClocks } from "@cauri/events/follow-clocks";
-import { followUpAll, startFollowUp } from "@cauri/events/outgoing-follow";
+import { openFollowUp } from "@cauri/events/outgoing-follow";
 import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { startRelay } from "@cauri/events/relay";
 import { followTerms, openTerms } from "@cauri/events/terms";
@@ -20,7 +20,7 @@ import { startForgetting } from "@cauri/store/forget";
 import { startOperationSweeper } from "@cauri/store/operation";
 import { openPool } from "@cauri/store/pool";
 import { payoutKind } from "./create.ts";
-import { consumeNews, followUpWithdrawals, startFollowUpOfWithdrawals } from "./follow-up.ts";
+import { consumeNews, openFollowUpOfWithdrawals } from "./follow-up.ts";
 import { openLedger } from "./ledger.ts";
 import { openPlaces } from "./movement-create.ts";
 import { type PayoutRooms, payoutServices } from "./service.ts";
@@ -65,16 +65,18 @@ await runService("payouts", async ({ settings, log, atDrain, atReady }) => {
     fingerprint_key: settings.CAURI_FINGERPRINT_KEY,
     drain: (request, deadline_ms) => {
       const work = async (account: string) =>
-        (await followUpAll(payoutKind, rooms, account)) + (await followUpWithdrawals(rooms, account));
+        (await followUp.drain(account)) + (await followUpOfWithdrawals.drain(account));
       return drainAccount({ request, deadline_ms, pool, clocks, events, relay, consumers, work });
     },
   };
+  const followUp = openFollowUp(payoutKind, rooms);
+  const followUpOfWithdrawals = openFollowUpOfWithdrawals(rooms);
   const consumers = [followClocks({ events, pool, log }), consumeNews(events, rooms)];
   for (const consumer of consumers) atDrain("consumer", consumer.stop);
   const loops = [
     startOperationSweeper({ pool, lease_ms: OUTGOING_LEASE_MS, resume: (due) => sweep(rooms, due), log }),
-    startFollowUp(payoutKind, rooms),
-    startFollowUpOfWithdrawals(rooms),
+    followUp.start(),
+    followUpOfWithdrawals.start(),
     startForgetting(pool, settings.CAURI_IDEMPOTENCY_KEEP_S, log),
   ];
   for (const loop of loops) atDrain("loop", loop.stop);

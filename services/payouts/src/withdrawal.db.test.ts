@@ -7,7 +7,7 @@ import { merchantCode } from "@cauri/money/posting";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import type { CreateWithdrawalRequest } from "@cauri/proto/ts/cauri/payouts/v1/withdrawals";
 import { AttemptOutcome } from "@cauri/proto/ts/cauri/rails/v1/rails";
-import { followUpWithdrawals } from "./follow-up.ts";
+import { openFollowUpOfWithdrawals } from "./follow-up.ts";
 import { ACCOUNT, callerOf, good, MTN, mortal, ORANGE, openTestRoom, type TestRoom } from "./testing.ts";
 import { createWithdrawal } from "./withdrawal-create.ts";
 import { approveWithdrawal, rejectWithdrawal } from "./withdrawal-decide.ts";
@@ -179,7 +179,7 @@ test("approve_withdrawal: net 0, interrupted anywhere and looked after before it
     const id = await request();
     await assert.rejects(approveWithdrawal(mortal(room.rooms, dies_before).rooms, { id }, "req"), /dead/);
     await room.db.pool.query("update withdrawals set check_at = created_at where id = $1", [id]);
-    await followUpWithdrawals(room.rooms, ACCOUNT);
+    await openFollowUpOfWithdrawals(room.rooms).drain(ACCOUNT);
     await room.sweep();
     await approveWithdrawal(room.rooms, { id }, "req");
     const books = { moved: { [OURS]: -10_000, fees: 10_000 }, held: 0 };
@@ -199,7 +199,7 @@ test("approve_withdrawal: a rail that does not take it is tried again, and given
   room.rails.script = () => SUCCESS;
   const due = "update withdrawals set check_at = clock_timestamp() - interval '1 second' where id = $1";
   await room.db.pool.query(due, [tried]);
-  await followUpWithdrawals(room.rooms, ACCOUNT);
+  await openFollowUpOfWithdrawals(room.rooms).drain(ACCOUNT);
   assert.equal((await stateOf(tried)).status, "paid");
   await room.sweep();
   assert.deepEqual(await stateOf(given_up), {
