@@ -4,7 +4,14 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Terms } from "@cauri/money/corridor";
 import { pathsOf } from "@cauri/money/moves";
-import { acceptedBy, followVerdict, isStaleFor, newsFor, type OutgoingWord } from "@cauri/money/outgoing";
+import {
+  acceptedBy,
+  followVerdict,
+  isStaleFor,
+  newsFor,
+  type OutgoingMoves,
+  type OutgoingWord,
+} from "@cauri/money/outgoing";
 import { groupFor, reserveGroup, suspenseGroup } from "@cauri/money/outgoing-postings";
 import { isRefusal } from "@cauri/money/refusal";
 import { PayoutStatus } from "@cauri/proto/ts/cauri/payouts/v1/payouts";
@@ -38,6 +45,12 @@ test("payout: on every path the holds end once, none is open in a resting state,
     }
   }
   assert.ok(paths > 10);
+});
+
+test("payout: money over another amount is booked in whatever state it is heard of, which stays", () => {
+  for (const [state, row] of Object.entries<OutgoingMoves[string]>(payoutMoves)) {
+    assert.deepEqual(row.mispay, { to: state, ledger: "post_suspense", event: null }, state);
+  }
 });
 
 test("payout: the ledger's verdict comes before the message", () => {

@@ -33,8 +33,11 @@ export const payoutMoves = {
     settle: { to: "failed", ledger: "post_late", event: null },
     mispay: { to: "failed", ledger: "post_suspense", event: null },
   },
-  cancelled: { settle: { to: "cancelled", ledger: "post_late", event: null } },
-  refunded: {},
+  cancelled: {
+    settle: { to: "cancelled", ledger: "post_late", event: null },
+    mispay: { to: "cancelled", ledger: "post_suspense", event: null },
+  },
+  refunded: { mispay: { to: "refunded", ledger: "post_suspense", event: null } },
 } as const satisfies OutgoingMoves;
 
 export type PayoutStatus = keyof typeof payoutMoves;
