@@ -85,7 +85,8 @@ export async function keepInVault(tx: Tx, cipher: Cipher, owner: Owner, details:
 
 /**
  * Copies what is kept under one id to an operation of the same account that is about to be sent, sealed anew for its place,
- * and answers it; null: nothing of this account is kept under that id. Copied again it stays as it is.
+ * and answers it; null: nothing of this account is kept under that id. Copied again it is the same, and kept anew: the copy
+ * of an approval that was refused must not be erased under the next one.
  */
 export function copyInVault(pool: Pool, cipher: Cipher, kept_as: string, owner: Owner): Promise<Buffer | null> {
   const { operation_id, account, mode } = owner;
@@ -100,7 +101,8 @@ export function copyInVault(pool: Pool, cipher: Cipher, kept_as: string, owner: 
     const { rowCount } = await tx.query(
       `insert into vault as v (operation_id, account, mode, retention, key_id, sealed)
        values ($1, $2, $3, 'transient', $4, $5)
-       on conflict (operation_id) do update set key_id = excluded.key_id, sealed = excluded.sealed
+       on conflict (operation_id) do update
+          set key_id = excluded.key_id, sealed = excluded.sealed, kept_at = clock_timestamp()
         where v.account = excluded.account and v.mode = excluded.mode
           and not exists (select from attempts a where a.operation_id = v.operation_id)`,
       [operation_id, account, mode, cipher.keyId, cipher.seal(plain, place(operation_id))],

@@ -9,7 +9,7 @@ import pg from "pg";
 import { collect } from "./collect.ts";
 import { type Payer, readPayer, writePayer } from "./payer.ts";
 import { openRails, orderOf, type Process, type TestRails, until } from "./testing.ts";
-import { eraseTransient, keepInVault, openVault } from "./vault-store.ts";
+import { copyInVault, eraseTransient, keepInVault, openVault } from "./vault-store.ts";
 
 let rails: TestRails;
 let room: Process;
@@ -106,4 +106,18 @@ test("vault: transient details are erased after 24 h unless an attempt names the
     rows.map(({ operation_id }) => operation_id).sort(),
     [needed.operation_id, young.operation_id].sort(),
   );
+});
+
+test("vault: a copy that is made again is as young as its last making: it is about to be sent", async () => {
+  const settlement = orderOf();
+  const withdrawal = orderOf({ account: settlement.account });
+  await keep(settlement);
+  const copy = () => copyInVault(rails.pool, room.house.cipher, settlement.operation_id, withdrawal);
+  await copy();
+  await rails.pool.query("update vault set kept_at = now() - interval '25 hours' where operation_id = $1", [
+    withdrawal.operation_id,
+  ]);
+  await copy();
+  await eraseTransient(rails.pool);
+  assert.deepEqual(await opened(room.house.cipher, withdrawal), payer);
 });
