@@ -79,6 +79,53 @@ test("open months: a part gives the service no rights, has the indexes of the wh
   );
 });
 
+/** Which ranges of pages an index of a month knows. What asking has made known is made unknown again. */
+async function knownRanges(index: string): Promise<boolean[]> {
+  const { rows } = await admin.query<{ block: bigint; added: number }>(
+    `select block, brin_summarize_range($1::regclass, block) as added
+     from pg_index i, generate_series(0, pg_relation_size(i.indrelid) / 8192 - 1, $2) block
+     where i.indexrelid = $1::regclass order by block`,
+    [index, index.startsWith("entries") ? 32 : 64],
+  );
+  for (const { block, added } of rows) {
+    if (added > 0) await admin.query("select brin_desummarize_range($1::regclass, $2)", [index, block]);
+  }
+  return rows.map(({ added }) => added === 0);
+}
+
+test("summarize: a range is made known when it is full, the last one of a month when the month is over", async () => {
+  await admin.query("select open_months((now() - interval '1 month')::date, now()::date)");
+  for (const months of [-1, 0]) {
+    const [transfers, entries] = [
+      `transfers_${suffix(months)}_operation_id_idx`,
+      `entries_${suffix(months)}_recorded_at_idx`,
+    ];
+    const last = months < 0;
+    // Whoever analyzes a part at this very moment would be given way to.
+    for (const part of ["transfers", "entries"]) {
+      await admin.query(`alter table ${part}_${suffix(months)} set (autovacuum_enabled = off)`);
+    }
+    const fill = async (from: number, to: number) => {
+      const instant = `(to_date('${suffix(months)}', 'YYYY_MM') + interval '1 day')::timestamptz`;
+      await admin.query(`insert into transfers
+        select gen_random_uuid(), ${instant}, 1, 1, 2, 5, 1, n, 'post', null, null, null, gen_random_uuid(), 'pay_' || n
+        from generate_series(${from}, ${to}) n`);
+      await admin.query(`insert into entries select n % 2, ${instant}, 0, 5, 0, 0, n / 2, 1
+        from generate_series(${from} * 2, ${to} * 2 + 1) n`);
+    };
+    await fill(1, 10);
+    await pool.query("select summarize_past()");
+    assert.deepEqual([await knownRanges(transfers), await knownRanges(entries)], [[last], [last]]);
+    await fill(11, 5_000);
+    await pool.query("select summarize_past()");
+    for (const index of [transfers, entries]) {
+      const known = await knownRanges(index);
+      assert.ok(known.length >= 2, `${index}: ${known.length} ranges`);
+      assert.deepEqual(known, [...known.slice(1).map(() => true), last], index);
+    }
+  }
+});
+
 test("migration: books kept in one table each arrive in their months, with every id taken", async () => {
   const migrations = join(import.meta.dirname, "../migrations");
   const before = await mkdtemp(join(tmpdir(), "cauri-months-"));
