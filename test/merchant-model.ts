@@ -59,7 +59,10 @@ export function restingStates(one: Seen, { words, withheld, decided }: Said): re
     if (said("success")) return ["success", "refunded"];
     return [said("failed") ? "failed" : said("cancelled") ? "cancelled" : "pending"];
   }
-  if (said("returned")) return [kind === "payout" ? "refunded" : "success"];
+  if (said("returned")) {
+    const end = kind === "payout" ? "refunded" : "success";
+    return said("failed") ? [end, "failed"] : [end];
+  }
   // A success after a failure leaves it failed; heard before the failure it is a success, and the failure is old news.
   if (said("success")) return said("failed") ? ["success", "failed"] : ["success"];
   return [said("failed") ? "failed" : "pending"];
@@ -101,6 +104,7 @@ export function book(books: Books, account: string, seen: Seen, words: readonly 
       if (is_open) hold(mine, float, amount);
       if (is_open) hold(mine, "fees", fee);
       if (status === "failed" && words.includes("success")) post(suspense, float, amount);
+      if (status === "failed" && words.includes("returned")) post(float, suspense, amount);
       if (status === "failed" || status === "cancelled" || is_open) return;
       post(mine, float, amount);
       post(mine, "fees", fee);
@@ -115,6 +119,7 @@ export function book(books: Books, account: string, seen: Seen, words: readonly 
       if (status === "processing") hold(mine, through, net);
       if (status === "processing") hold(mine, "fees", fee);
       if (status === "failed" && words.includes("success")) post(suspense, float, net);
+      if (status === "failed" && words.includes("returned")) post(float, suspense, net);
       if (status !== "paid") return;
       post(mine, through, net);
       post(mine, "fees", fee);

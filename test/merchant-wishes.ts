@@ -57,6 +57,7 @@ const words = (kind: Kind): fc.Arbitrary<readonly Word[]> =>
       : ([
           ["pending", "success", "returned"],
           ["success", "returned"],
+          ["pending", "failed", "success", "returned"],
         ] as const)),
   );
 

@@ -69,8 +69,8 @@ export function applyingWords<O extends OutgoingOperation>(kind: OutgoingKind<O>
   const counters = countersOf(kind.noun);
   const write = writing(kind);
   return async function apply(rooms, from, word, lease): Promise<O> {
-    // What came back had arrived before, though its news are lost, late or stood behind these: nothing else would end it.
-    const came_back = word.says === "return" && isOpen(kind, from) && !isStaleFor(from, word);
+    // What came back had arrived before, though its news are lost, late or stood behind these: nothing else would book it.
+    const came_back = word.says === "return" && mayArrive(kind, from) && !isStaleFor(from, word);
     let operation = came_back ? await apply(rooms, from, ownWord("books", "settle"), null) : from;
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const news = newsFor(operation, word);
@@ -201,9 +201,9 @@ function arrowOf<O extends OutgoingOperation>({ moves }: OutgoingKind<O>, { stat
   return Object.hasOwn(moves, status) ? (moves[status]?.[news] ?? null) : null;
 }
 
-/** Whether its holds stand until a word ends them, by whatever name its kind calls that state. */
-function isOpen<O extends OutgoingOperation>(kind: OutgoingKind<O>, operation: O): boolean {
-  return arrowOf(kind, operation, "settle")?.ledger === "capture";
+/** Whether a success would be booked: it is open, or had been ended the other way. What is booked already stays once. */
+function mayArrive<O extends OutgoingOperation>(kind: OutgoingKind<O>, operation: O): boolean {
+  return arrowOf(kind, operation, "settle") !== null;
 }
 
 /** The asset in which a currency is kept: the operation's own, or the one named after the currency. */

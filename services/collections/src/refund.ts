@@ -30,6 +30,7 @@ export const refundMoves = {
   },
   failed: {
     settle: { to: "failed", ledger: "post_late", event: null },
+    return: { to: "failed", ledger: "post_back", event: null },
     mispay: { to: "failed", ledger: "post_suspense", event: null },
   },
 } as const satisfies OutgoingMoves;

@@ -227,6 +227,21 @@ test("news: a return that is heard without its success ends as one that was hear
   assert.deepEqual(await stateAfter("late", "returned", "success"), usual);
 });
 
+test("news: money that left after a failure and came back stands nowhere in the end, in whatever order it is heard", async () => {
+  const stateAfter = async (key: string, ...order: (0 | 1 | 2)[]) => {
+    room.rails.script = () => ({ outcome: AttemptOutcome.PENDING });
+    const caller = callerOf("po", { idempotency_key: key });
+    const { id } = good(await createPayout(room.rooms, payoutRequest(), caller)).operation;
+    const said = [room.rails.say(id, "failed"), room.rails.say(id, "success"), room.rails.say(id, "returned")];
+    for (const at of order) await room.tellNews(...said.slice(at, at + 1));
+    const { status, books, events } = await payoutState(room, id);
+    return [status, books, events];
+  };
+  const failed = ["failed", NOTHING, ["payout.failed"]];
+  assert.deepEqual(await stateAfter("failed, late, back", 0, 1, 2), failed);
+  assert.deepEqual(await stateAfter("failed, back, late", 0, 2, 1, 2, 1), failed);
+});
+
 test("create_payout: one of which nobody knows whether it arrived is looked after at once, others after two minutes", async () => {
   for (const [outcome, seconds] of [
     [AttemptOutcome.UNKNOWN, 1],

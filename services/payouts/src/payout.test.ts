@@ -47,9 +47,11 @@ test("payout: on every path the holds end once, none is open in a resting state,
   assert.ok(paths > 10);
 });
 
-test("payout: money over another amount is booked in whatever state it is heard of, which stays", () => {
+test("payout: money over another amount is booked in every state, money after the end there and back; the state stays", () => {
   for (const [state, row] of Object.entries<OutgoingMoves[string]>(payoutMoves)) {
     assert.deepEqual(row.mispay, { to: state, ledger: "post_suspense", event: null }, state);
+    const is_late = row.settle?.ledger === "post_late";
+    if (is_late) assert.deepEqual(row.return, { to: state, ledger: "post_back", event: null }, state);
   }
 });
 

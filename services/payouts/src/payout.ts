@@ -10,7 +10,8 @@ import { type Refusal, refuseField } from "@cauri/money/refusal";
 
 /**
  * The holds of amount and fee stand before a payout is `initiated`. `mispay` is a success with another amount or currency:
- * that money is booked to suspense for an operator, the payout stays where it is; so is a success after a failure.
+ * that money is booked to suspense for an operator, the payout stays where it is; so is a success after a failure, and
+ * back again what the rail returns of it.
  */
 export const payoutMoves = {
   initiated: {
@@ -31,10 +32,12 @@ export const payoutMoves = {
   },
   failed: {
     settle: { to: "failed", ledger: "post_late", event: null },
+    return: { to: "failed", ledger: "post_back", event: null },
     mispay: { to: "failed", ledger: "post_suspense", event: null },
   },
   cancelled: {
     settle: { to: "cancelled", ledger: "post_late", event: null },
+    return: { to: "cancelled", ledger: "post_back", event: null },
     mispay: { to: "cancelled", ledger: "post_suspense", event: null },
   },
   refunded: { mispay: { to: "refunded", ledger: "post_suspense", event: null } },

@@ -142,6 +142,8 @@ test("approve_withdrawal: failed by the rail, all of it is available again; a la
   await room.tellNews(room.rails.say(id, "success"));
   const late = { [`suspense:${ORANGE}`]: -9_900, [`float:${ORANGE}`]: 9_900 };
   assert.deepEqual((await stateOf(id)).books, { moved: late, held: 0 });
+  await room.tellNews(room.rails.say(id, "returned"));
+  assert.deepEqual((await stateOf(id)).books, NOTHING, "what came back is with the house again");
 });
 
 test("approve_withdrawal: want of funds is refused and it stays requested; after a top-up it can be approved", async () => {

@@ -29,6 +29,7 @@ export const sentMoves = {
   },
   failed: {
     settle: { to: "failed", ledger: "post_late", event: null },
+    return: { to: "failed", ledger: "post_back", event: null },
     mispay: { to: "failed", ledger: "post_suspense", event: null },
   },
 } as const satisfies OutgoingMoves;
