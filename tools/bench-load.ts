@@ -1,8 +1,8 @@
 // A closed loop: each connection sends its next request when it has the answer to the last. What it costs, and how it is
 // told, is the same for every kind of request.
 
-import { Pool } from "undici";
 import { handles, type Merchant, merchant } from "../test/house.ts";
+import { type BenchLine, openLine } from "./bench-wire.ts";
 import { percentile, sum } from "./measure.ts";
 
 /** The most that the rate limit can be set to: 64 keys admit 960 creations a second. */
@@ -11,8 +11,6 @@ export const RATE_LIMIT = 900;
 /** Without a body it is read, with one it is created. */
 export type Target = { readonly path: string; readonly body?: string };
 export type Sample = { readonly status: number; readonly ms: number };
-
-const JSON_BODY = { "content-type": "application/json" };
 
 /** Merchants with one webhook endpoint each, subscribed to everything. */
 export async function openMerchants(count: number, receiver_url: string): Promise<Merchant[]> {
@@ -37,23 +35,30 @@ export async function openKeys(merchants: readonly Merchant[], connections: numb
 }
 
 /** Each key on a connection of its own, for so long. */
-export async function drive(keys: readonly string[], { path, body }: Target, seconds: number): Promise<Sample[]> {
-  const pool = new Pool(handles().base_url, { connections: keys.length, pipelining: 1 });
-  const created = body === undefined ? undefined : ({ method: "POST", body, headers: JSON_BODY } as const);
+export async function drive(keys: readonly string[], target: Target, seconds: number): Promise<Sample[]> {
+  const { base_url } = handles();
+  const lines = await Promise.all(keys.map(() => openLine(base_url)));
   const end = performance.now() + seconds * 1000;
   const samples: Sample[] = [];
-  const one = async (key: string) => {
-    const headers = { authorization: `Bearer ${key}`, ...created?.headers };
+  const one = async (line: BenchLine, request: string) => {
     while (performance.now() < end) {
       const began = performance.now();
-      const answer = await pool.request({ method: "GET", path, ...created, headers });
-      await answer.body.dump();
-      samples.push({ status: answer.statusCode, ms: performance.now() - began });
+      const status = await line.ask(request);
+      samples.push({ status, ms: performance.now() - began });
     }
   };
-  await Promise.all(keys.map(one));
-  await pool.close();
+  try {
+    await Promise.all(lines.map((line, at) => one(line, requestText(new URL(base_url).host, keys[at] ?? "", target))));
+  } finally {
+    for (const line of lines) line.close();
+  }
   return samples;
+}
+
+function requestText(host: string, key: string, { path, body }: Target): string {
+  const head = `${body === undefined ? "GET" : "POST"} ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n`;
+  if (body === undefined) return `${head}\r\n`;
+  return `${head}Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }
 
 export function printSamples(samples: readonly Sample[], seconds: number): void {

@@ -2,8 +2,8 @@
 
 import { parseArgs } from "node:util";
 import { handles, paymentBody } from "../test/house.ts";
-import { startReceiver } from "../test/receiver.ts";
 import { drive, openKeys, openMerchants, RATE_LIMIT } from "./bench-load.ts";
+import { startBenchReceiver } from "./bench-wire.ts";
 import { machine, memoryOf } from "./measure.ts";
 import { Sentence } from "./sentence.ts";
 import { beginTestRun } from "./test-run.ts";
@@ -25,7 +25,7 @@ export async function benchMemory(args: readonly string[]): Promise<void> {
   const [connections, every_s, seconds] = [number("connections"), number("every-s"), number("minutes") * 60];
   console.log(`machine  ${machine()}`);
   const run = await beginTestRun("bench", { CAURI_RATE_LIMIT: String(RATE_LIMIT) });
-  const receiver = await startReceiver();
+  const receiver = await startBenchReceiver(run.certs);
   try {
     const keys = await openKeys(await openMerchants(1, receiver.url), connections);
     const target = { path: "/v1/payments", body: JSON.stringify(paymentBody("00")) };
@@ -36,7 +36,6 @@ export async function benchMemory(args: readonly string[]): Promise<void> {
     printMemory(0, 0, watched());
     for (let elapsed_s = 0; elapsed_s < seconds; elapsed_s += every_s) {
       const samples = await drive(keys, target, every_s);
-      receiver.notices.splice(0);
       printMemory(elapsed_s + every_s, samples.filter(({ status }) => status === 201).length / every_s, watched());
     }
   } finally {

@@ -4,8 +4,8 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { handles, paymentBody } from "../test/house.ts";
-import { startReceiver } from "../test/receiver.ts";
 import { drive, openKeys, openMerchants, printCpu, printSamples, RATE_LIMIT } from "./bench-load.ts";
+import { startBenchReceiver } from "./bench-wire.ts";
 import { cpuOf, machine } from "./measure.ts";
 import { analyse, printProfiles, printStatements, resetStatements } from "./profile.ts";
 import { Sentence } from "./sentence.ts";
@@ -31,7 +31,7 @@ export async function benchPayments(args: readonly string[]): Promise<void> {
   const settings = { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_SIM_DELAY_MS: "1000", ...profile };
   const run = await beginTestRun("bench", settings);
   try {
-    const receiver = await startReceiver();
+    const receiver = await startBenchReceiver(run.certs);
     const keys = await openKeys(await openMerchants(load.accounts, receiver.url), load.connections);
     const target = { path: "/v1/payments", body: JSON.stringify(paymentBody(load.row)) };
     await drive(keys, target, load.warm_up);
@@ -41,12 +41,12 @@ export async function benchPayments(args: readonly string[]): Promise<void> {
     if (load.profile !== "") await resetStatements(database_url);
     const watched = { ...processes, supervisor: run.pid, "(this client)": process.pid };
     const before = cpuOf(watched);
-    const heard = receiver.notices.length;
+    const heard = receiver.heard();
     const began = performance.now();
     const samples = await drive(keys, target, load.seconds);
     const seconds = (performance.now() - began) / 1000;
     const after = cpuOf(watched);
-    const notices = receiver.notices.length - heard;
+    const notices = receiver.heard() - heard;
     console.log(
       `load     ${load.connections} connections to ${base_url}, ${load.accounts} accounts, row ${load.row}, 1 webhook endpoint each`,
     );

@@ -1,8 +1,8 @@
-// Runs one service of the house as its own process: its log goes whole into a file, and what a person should see of it
-// to the terminal. The process leaves by itself when the channel to the supervisor closes.
+// Runs one service of the house as its own process: it writes its log into a file by itself, and what a person should see
+// of it comes to the terminal. The process leaves by itself when the channel to the supervisor closes.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { createWriteStream, type WriteStream } from "node:fs";
+import { closeSync, createWriteStream, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { createInterface } from "node:readline";
 import type { Running } from "./keeper.ts";
@@ -31,14 +31,16 @@ export type ServiceOptions = {
 /** Starts the service and waits until it says that it is ready. */
 export async function startService(options: ServiceOptions, stopping: AbortSignal): Promise<Running> {
   const { name, entry, env, log_file } = options;
+  const log = openSync(log_file, "a", 0o600);
   const child = spawn(process.execPath, [...profiling(options), entry], {
     cwd: root,
     env,
     // Its own process group: Ctrl-C in the terminal is for the supervisor alone.
     detached: true,
-    stdio: ["ignore", "pipe", "pipe", "ipc"],
+    stdio: ["ignore", log, "pipe", "ipc"],
   });
-  const lastWords = keepLog(child, log_file, options);
+  closeSync(log);
+  const lastWords = listen(child, log_file, options);
   const exited = new Promise<string>((settle) => {
     child.once("exit", (code, signal) => settle(signal ?? `exit code ${code}`));
     child.once("error", (error) => settle(error.message));
@@ -90,50 +92,39 @@ function isReady(message: unknown): boolean {
   return typeof message === "object" && message !== null && "ready" in message && message.ready === true;
 }
 
-/** Copies both streams into the log file and shows what is at least a warning; answers with the last words of stderr. */
-function keepLog(child: ChildProcess, log_file: string, { name, say }: ServiceOptions): () => string {
-  const file = createWriteStream(log_file, { flags: "a", mode: 0o600 });
-  file.on("error", (error) => say(`the log of ${name} cannot be written: ${error.message}`));
+/**
+ * Shows what the service tells of its loud lines, and copies into the log what it says on stderr, which its log is not:
+ * answers with the last words there.
+ */
+function listen(child: ChildProcess, log_file: string, { name, say }: ServiceOptions): () => string {
+  const shown = new Map<string, number>();
+  child.on("message", (message) => {
+    if (!isLoud(message)) return;
+    const line = readable(message.loud);
+    // Ten connections lost at once are one piece of news; the file has them all.
+    const again = Date.now() - (shown.get(line) ?? 0) < SAME_NEWS_MS;
+    if (shown.size > 100) shown.clear();
+    shown.set(line, Date.now());
+    if (!again) say(`${name}: ${line}`);
+  });
   const words: string[] = [];
-  if (child.stdout !== null) {
-    child.stdout.pipe(file, { end: false });
-    const shown = new Map<string, number>();
-    child.stdout.on("data", (chunk: Buffer) => {
-      for (const line of loudLines(chunk)) {
-        // Ten connections lost at once are one piece of news; the file has them all.
-        const again = Date.now() - (shown.get(line) ?? 0) < SAME_NEWS_MS;
-        if (shown.size > 100) shown.clear();
-        shown.set(line, Date.now());
-        if (!again) say(`${name}: ${line}`);
-      }
-    });
-  }
   if (child.stderr !== null) {
-    child.stderr.pipe(file, { end: false });
+    const file = createWriteStream(log_file, { flags: "a", mode: 0o600 });
+    file.on("error", (error) => say(`the log of ${name} cannot be written: ${error.message}`));
+    child.stderr.pipe(file);
     createInterface({ input: child.stderr }).on("line", (line) => {
       words.push(line);
       if (words.length > 12) words.shift();
     });
   }
-  child.once("close", () => closeLog(file));
   return () => (words.length === 0 ? "" : `\n${words.join("\n")}`);
 }
 
-function closeLog(file: WriteStream): void {
-  file.end();
+function isLoud(message: unknown): message is { readonly loud: string } {
+  return typeof message === "object" && message !== null && "loud" in message && typeof message.loud === "string";
 }
 
-/** Most chunks hold no warning: one search over the bytes tells, before anything is parsed. */
-function loudLines(chunk: Buffer): string[] {
-  const text = chunk.toString("utf8");
-  if (!/"level":(?:[456]0|"(?:warn|error|fatal)")/.test(text)) return [];
-  return text
-    .split("\n")
-    .filter((line) => /"level":(?:[456]0|"(?:warn|error|fatal)")/.test(line))
-    .map(readable);
-}
-
-/** A line of JSON as one short sentence; a line cut by the end of a chunk stays as it is. */
+/** A line of JSON as one short sentence. */
 function readable(line: string): string {
   try {
     const entry = JSON.parse(line) as { [name in (typeof WHERE)[number] | "msg"]?: string } & { err?: Error };

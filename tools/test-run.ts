@@ -13,6 +13,8 @@ const root = dirname(import.meta.dirname);
 
 export type TestRun = {
   readonly data: string;
+  /** Certificates of receivers on this machine. */
+  readonly certs: string;
   readonly pid: number;
   /** Stops the house; throws when it did not stop cleanly or when a secret of the run is in any log. */
   end(): Promise<void>;
@@ -33,6 +35,7 @@ export async function beginTestRun(layer: string, settings: Readonly<Record<stri
   Object.assign(process.env, { CAURI_TEST_HOUSE: data, CAURI_TEST_CERTS: certs, CAURI_TEST_SECRETS: secrets });
   return {
     data,
+    certs,
     pid: house.pid,
     async end() {
       const code = await house.stop();

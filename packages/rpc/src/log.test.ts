@@ -36,6 +36,28 @@ test("log: usual lines gather, a loud one takes them all out at once", () => {
   );
 });
 
+test("log: an output that takes nothing, as on a full disk, stops nobody who writes a line, and is told of", () => {
+  const heard: string[] = [];
+  const full = {
+    write: () => true,
+    flushSync: () => {
+      throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    },
+  };
+  const log = logger(
+    "test",
+    "info",
+    gathering(full, (line) => heard.push(line)),
+  );
+  log.warn("loud");
+  const told = heard.map((line) => JSON.parse(line));
+  assert.deepEqual(
+    told.map(({ msg }) => msg),
+    ["the log cannot be written", "loud"],
+  );
+  assert.equal(told[0].err.code, "ENOSPC");
+});
+
 test("log: what may not be written is cut out, wherever it stands, and what was given stays as it was", () => {
   const { written, log } = lines();
   const payer = { phone: "+2250700000000", name: "Awa", country: "CI" };

@@ -35,6 +35,8 @@ const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@]*@/gi;
 const GATHER_MS = 20;
 /** So many bytes wait for no others. */
 const GATHER_BYTES = 8_192;
+/** What is kept for an output that takes nothing, as on a full disk; lines beyond it are lost. */
+const KEPT_BYTES = 1_048_576;
 /** pino's number of `warn`. */
 const WARN = 40;
 
@@ -42,7 +44,7 @@ const WARN = 40;
  * The logger of one program. A warning or an error is out when the call returns; usual lines leave together a moment
  * later, and at the latest when the process exits. Only a kill can lose the usual lines of its last moment.
  */
-export function logger(room: string, level = "info", stream: DestinationStream = standardOutput()): Log {
+export function logger(room: string, level = "info", stream: DestinationStream = sharedOutput()): Log {
   const log = pino(
     {
       level,
@@ -91,22 +93,37 @@ function cutNested(value: object, depth: number): unknown {
   return items.every((item, index) => item === value[index]) ? value : items;
 }
 
-let standard_output: DestinationStream | undefined;
+/** Hears each loud line when it is out, and why lines cannot be written. */
+export type Hear = (line: string) => void;
 
-/** One for all loggers of the process. */
-function standardOutput(): DestinationStream {
-  standard_output ??= gathering(destination({ sync: true, minLength: GATHER_BYTES }));
-  return standard_output;
+export function standardOutput(hear?: Hear): DestinationStream {
+  const out = destination({ sync: true, minLength: GATHER_BYTES, maxLength: KEPT_BYTES });
+  const stream = gathering(out, hear);
+  // Told by the next flush, which meets the same error: without a listener it would end the process.
+  out.on("error", () => {});
+  return stream;
+}
+
+let shared_output: DestinationStream | undefined;
+
+/** One for all loggers of a process that say nothing else. */
+function sharedOutput(): DestinationStream {
+  shared_output ??= standardOutput();
+  return shared_output;
 }
 
 type Sink = { write(line: string): boolean; flushSync(): void };
 
-/** Gathers usual lines and lets everything out with the first loud one. */
-export function gathering(out: Sink): DestinationStream {
+/** Gathers usual lines and lets everything out with the first loud one. An output that fails costs lines, never the process. */
+export function gathering(out: Sink, hear: Hear = () => {}): DestinationStream {
   let waiting = false;
   const flush = () => {
     waiting = false;
-    out.flushSync();
+    try {
+      out.flushSync();
+    } catch (error) {
+      hear(JSON.stringify({ level: "error", msg: "the log cannot be written", err: describeError(error) }));
+    }
   };
   process.on("exit", flush);
   const stream = {
@@ -115,8 +132,10 @@ export function gathering(out: Sink): DestinationStream {
     lastLevel: 0,
     write(line: string) {
       out.write(line);
-      if (stream.lastLevel >= WARN) flush();
-      else if (!waiting) {
+      if (stream.lastLevel >= WARN) {
+        flush();
+        hear(line);
+      } else if (!waiting) {
         waiting = true;
         setTimeout(flush, GATHER_MS).unref();
       }

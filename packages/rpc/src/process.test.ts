@@ -33,6 +33,9 @@ function start(body: string, env: NodeJS.ProcessEnv = {}): ChildProcess & { read
 
 const ready = (child: ChildProcess) =>
   new Promise<Ready>((resolve) => child.once("message", (said) => resolve(said as Ready)));
+/** Settles when the child has said what is waited for. */
+const until = (child: ChildProcess, said: () => boolean) =>
+  new Promise<void>((resolve) => child.on("message", () => said() && resolve()));
 /** Its exit code, when all that it wrote has been read too. */
 const exited = async (child: ChildProcess) => {
   const [[code]] = await Promise.all([
@@ -86,6 +89,24 @@ test("process: a step that hangs is cut off after the time that the settings all
   child.kill("SIGTERM");
   assert.equal(await gone, 0);
   assert.ok(performance.now() - begun < 3_000);
+});
+
+test("process: its supervisor hears its loud lines and no others", async () => {
+  const child = start(`
+    running.log.info("a usual line");
+    running.log.warn({ loop: "relay" }, "a loud line");
+    return { ports: { rpc: 7 } };`);
+  const heard: unknown[] = [];
+  child.on("message", (said) => heard.push(said));
+  await until(child, () => heard.some((said) => (said as Ready).ready));
+  const [loud, told] = heard as [{ readonly loud: string }, Ready];
+  assert.equal(heard.length, 2);
+  const { level, loop, msg } = JSON.parse(loud.loud);
+  assert.deepEqual([level, loop, msg, told.ready], ["warn", "relay", "a loud line", true]);
+  const gone = exited(child);
+  child.kill("SIGTERM");
+  assert.equal(await gone, 0);
+  assert.match(child.out.join(""), /a usual line.*a loud line/s);
 });
 
 test("process: a wrong setting stops the boot with a sentence and no stack; an uncaught error ends the process", async () => {
