@@ -4,17 +4,14 @@
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { createLimiter, HOLD_MS } from "../gateway/src/rate-limit.ts";
-import { admitInStore } from "../gateway/src/rate-store.ts";
 import { newSecret } from "../packages/money/src/api-key.ts";
-import { openPool } from "../packages/store/src/pool.ts";
 import { type Api, call, handles, merchant, paymentBody } from "../test/house.ts";
+import { openLimiter } from "./bench-checks.ts";
+import { RATE_LIMIT } from "./bench-load.ts";
 import { cpuOf, machine, percentile, sum } from "./measure.ts";
 import { beginTestRun } from "./test-run.ts";
 
 const CLIENTS = 32;
-/** The most that the settings allow: what is measured is the price of a decision, not of a refusal. */
-const LIMIT = 900;
 const WARM_UP_S = 5;
 const SETTLE_MS = 8_000;
 /** The beginning that a guesser would have found: all but the last characters of a known key. */
@@ -24,7 +21,8 @@ export async function benchEdge(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({ args: [...args], options: { seconds: { type: "string", default: "15" } } });
   const seconds = Number(values.seconds);
   console.log(`machine  ${machine()}`);
-  const settings = { CAURI_RATE_LIMIT: String(LIMIT), CAURI_UNKNOWN_KEY_LIMIT: "900", CAURI_RATE_WINDOW_S: "1" };
+  // What is measured is the price of a decision, not of a refusal.
+  const settings = { CAURI_RATE_LIMIT: String(RATE_LIMIT), CAURI_UNKNOWN_KEY_LIMIT: "900", CAURI_RATE_WINDOW_S: "1" };
   const run = await beginTestRun("bench", { ...settings, CAURI_SIM_DELAY_MS: "1000" });
   try {
     const shop = await merchant("Bench");
@@ -63,24 +61,8 @@ async function payments(keys: readonly Api[], seconds: number): Promise<Paid> {
 
 /** Checks at the rate of those payments, so that they share statements as the payments' own do. */
 async function checks(paid: Paid, seconds: number): Promise<void> {
-  const { database_url, processes } = handles();
-  const url = new URL(database_url);
-  url.searchParams.set("options", "-c search_path=gateway");
-  const pool = openPool({ url: url.href, name: "bench", by_index: true });
-  const rule = { limit: LIMIT, window_ms: 60_000, hold_ms: HOLD_MS };
-  let batches = 0;
-  const limiter = createLimiter({
-    rule,
-    replicas: 1,
-    news: {
-      exact: () => {},
-      batch: () => {
-        batches += 1;
-      },
-      failed: (error) => console.log(`failed   ${error}`),
-    },
-    ask: (keys, calls) => admitInStore(pool, keys, calls, rule),
-  });
+  const { processes } = handles();
+  const limiter = openLimiter(60_000);
   const watched = { postgres: processes["postgres"] ?? 0 };
   const pause_ms = (CLIENTS / paid.rate) * 1_000;
   const paced = async (work: (client: number, turn: number) => Promise<unknown>, rounds: number) => {
@@ -105,18 +87,18 @@ async function checks(paid: Paid, seconds: number): Promise<void> {
       postgres_ms: (cpuOf(watched)["postgres"] ?? 0) - before,
     };
   };
-  const key = (client: number, turn: number) => `key_bench_${client}_${Math.floor(turn / LIMIT)}`;
+  const key = (client: number, turn: number) => `key_bench_${client}_${Math.floor(turn / RATE_LIMIT)}`;
   await paced((client, turn) => limiter.check(key(client, turn)), WARM_UP_S);
   const idle = await paced(async () => null, seconds);
-  batches = 0;
+  const statements = limiter.statements();
   const busy = await paced((client, turn) => limiter.check(key(client, turn)), seconds);
-  limiter.stop();
-  await pool.end();
+  const together = busy.done / (limiter.statements() - statements);
+  await limiter.end();
   const own = busy.own_ms / busy.done - idle.own_ms / idle.done;
   const postgres = busy.postgres_ms / busy.done - idle.postgres_ms / idle.done;
   const share = ((own + postgres) / paid.ms) * 100;
   console.log(
-    `checks   ${(busy.done / seconds).toFixed(0)}/s, ${(busy.done / batches).toFixed(1)} by one statement: ${own.toFixed(3)} ms in the gateway, ${postgres.toFixed(3)} ms in PostgreSQL each: ${share.toFixed(1)} % of a payment's CPU`,
+    `checks   ${(busy.done / seconds).toFixed(0)}/s, ${together.toFixed(1)} by one statement: ${own.toFixed(3)} ms in the gateway, ${postgres.toFixed(3)} ms in PostgreSQL each: ${share.toFixed(1)} % of a payment's CPU`,
   );
 }
 

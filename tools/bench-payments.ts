@@ -4,9 +4,10 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { handles, paymentBody } from "../test/house.ts";
+import { printChecks, readAsked } from "./bench-checks.ts";
 import { drive, openKeys, openMerchants, printCpu, printSamples, RATE_LIMIT } from "./bench-load.ts";
 import { startBenchReceiver } from "./bench-wire.ts";
-import { cpuOf, machine } from "./measure.ts";
+import { cpuOf, machine, sum } from "./measure.ts";
 import { analyse, printProfiles, printStatements, resetStatements } from "./profile.ts";
 import { Sentence } from "./sentence.ts";
 import { beginTestRun } from "./test-run.ts";
@@ -40,20 +41,24 @@ export async function benchPayments(args: readonly string[]): Promise<void> {
     await drive(keys, target, SETTLE_S);
     if (load.profile !== "") await resetStatements(database_url);
     const watched = { ...processes, supervisor: run.pid, "(this client)": process.pid };
+    const asked = await readAsked();
     const before = cpuOf(watched);
     const heard = receiver.heard();
     const began = performance.now();
     const samples = await drive(keys, target, load.seconds);
     const seconds = (performance.now() - began) / 1000;
     const after = cpuOf(watched);
+    const asked_then = await readAsked();
     const notices = receiver.heard() - heard;
     console.log(
       `load     ${load.connections} connections to ${base_url}, ${load.accounts} accounts, row ${load.row}, 1 webhook endpoint each`,
     );
     printSamples(samples, seconds);
     printCpu(before, after, samples.length, seconds);
+    const request_ms = (sum(Object.values(after)) - sum(Object.values(before))) / samples.length;
     // What one endpoint does not get in time waits, and its cost with it: figures with other numbers here can't be compared.
     console.log(`webhooks ${notices} notices received, ${(notices / samples.length).toFixed(2)} per request`);
+    await printChecks(asked, asked_then, samples.length, request_ms);
     if (load.profile !== "") await printStatements(database_url, samples.length);
     await receiver.close();
   } finally {
