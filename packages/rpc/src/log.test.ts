@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { openSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
-import { describeError, gathering, logger } from "./log.ts";
+import { describeError, gathering, logger, standardOutput } from "./log.ts";
 
 function lines() {
   const written: string[] = [];
@@ -20,7 +23,7 @@ test("log: usual lines gather, a loud one takes them all out at once", () => {
   let held: string[] = [];
   const sink = {
     write: (line: string) => held.push(line) > 0,
-    flushSync: () => {
+    flush: () => {
       out.push(...held);
       held = [];
     },
@@ -38,24 +41,29 @@ test("log: usual lines gather, a loud one takes them all out at once", () => {
 
 test("log: an output that takes nothing, as on a full disk, stops nobody who writes a line, and is told of", () => {
   const heard: string[] = [];
-  const full = {
-    write: () => true,
-    flushSync: () => {
-      throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
-    },
-  };
+  // What stands behind the number is open for reading alone.
+  const nowhere = openSync(import.meta.filename, "r");
   const log = logger(
     "test",
     "info",
-    gathering(full, (line) => heard.push(line)),
+    standardOutput((line) => heard.push(line), nowhere),
   );
   log.warn("loud");
   const told = heard.map((line) => JSON.parse(line));
-  assert.deepEqual(
-    told.map(({ msg }) => msg),
-    ["the log cannot be written", "loud"],
-  );
-  assert.equal(told[0].err.code, "ENOSPC");
+  assert.deepEqual([told[0].msg, told[0].err.code], ["the log cannot be written", "EBADF"]);
+  assert.equal(told.at(-1).msg, "loud");
+});
+
+test("log: a loud line and all before it are in the file when the call returns", () => {
+  const file = join(tmpdir(), `cauri-log-${process.pid}.log`);
+  const fd = openSync(file, "w");
+  const log = logger("test", "info", standardOutput(undefined, fd));
+  for (let at = 0; at < 300; at += 1) log.info({ at, text: "x".repeat(100) }, "usual");
+  log.warn("loud");
+  const lines = readFileSync(file, "utf8").trimEnd().split("\n");
+  rmSync(file);
+  assert.equal(lines.length, 301);
+  assert.equal(JSON.parse(lines.at(-1) ?? "").msg, "loud");
 });
 
 test("log: what may not be written is cut out, wherever it stands, and what was given stays as it was", () => {

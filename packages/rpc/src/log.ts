@@ -96,12 +96,13 @@ function cutNested(value: object, depth: number): unknown {
 /** Hears each loud line when it is out, and why lines cannot be written. */
 export type Hear = (line: string) => void;
 
-export function standardOutput(hear?: Hear): DestinationStream {
-  const out = destination({ sync: true, minLength: GATHER_BYTES, maxLength: KEPT_BYTES });
-  const stream = gathering(out, hear);
-  // Told by the next flush, which meets the same error: without a listener it would end the process.
-  out.on("error", () => {});
-  return stream;
+export function standardOutput(hear?: Hear, fd = 1): DestinationStream {
+  const out = destination({ dest: fd, sync: true, minLength: GATHER_BYTES, maxLength: KEPT_BYTES });
+  // A full disk costs lines, not the process: without a listener the error would end it.
+  out.on("error", (error: Error) => {
+    hear?.(JSON.stringify({ level: "error", msg: "the log cannot be written", err: describeError(error) }));
+  });
+  return gathering(out, hear);
 }
 
 let shared_output: DestinationStream | undefined;
@@ -112,18 +113,15 @@ function sharedOutput(): DestinationStream {
   return shared_output;
 }
 
-type Sink = { write(line: string): boolean; flushSync(): void };
+/** `flush` writes all that was gathered before it returns. It waits for no disk, as `flushSync` of pino's own would. */
+type Sink = { write(line: string): boolean; flush(): void };
 
-/** Gathers usual lines and lets everything out with the first loud one. An output that fails costs lines, never the process. */
+/** Gathers usual lines and lets everything out with the first loud one. */
 export function gathering(out: Sink, hear: Hear = () => {}): DestinationStream {
   let waiting = false;
   const flush = () => {
     waiting = false;
-    try {
-      out.flushSync();
-    } catch (error) {
-      hear(JSON.stringify({ level: "error", msg: "the log cannot be written", err: describeError(error) }));
-    }
+    out.flush();
   };
   process.on("exit", flush);
   const stream = {
