@@ -10,6 +10,7 @@ import type { ReferenceServiceService } from "@cauri/proto/ts/cauri/accounts/v1/
 import type { CreateRebalanceRequest, CreateTransferRequest } from "@cauri/proto/ts/cauri/payouts/v1/transfers";
 import type { Caller } from "@cauri/rpc/caller";
 import type { Promisified } from "@cauri/rpc/client";
+import { Counter } from "@cauri/rpc/metrics";
 import { type DueClaim, fingerprint, finishClaims } from "@cauri/store/claims";
 import { LeaseLost, underClaim, whenOvertaken, withFreshReference } from "@cauri/store/lease";
 import { beginTogether, type Lease, underLease } from "@cauri/store/operation";
@@ -51,6 +52,12 @@ export type Moving = {
 
 type Seen = { readonly transfer: Transfer; readonly rebalance: Rebalance };
 type Given = Omit<Movement, "id" | "account" | "mode" | "reference">;
+
+const done = new Counter({
+  name: "cauri_movements_done_total",
+  help: "Transfers and rebalances that were done.",
+  labelNames: ["kind"],
+});
 
 /** What accounts says of places and receivers, held for a moment; a receiver's change forgets everything. */
 export function openPlaces(client: Promisified<ReferenceServiceService>): PlacesCache {
@@ -198,6 +205,7 @@ async function run(rooms: Moving, movement: Movement, lease: Lease): Promise<Ref
     return refuse("insufficient_funds", "the available balance does not cover the amount");
   }
   await show(rooms.pool, { movement, lease });
+  done.inc({ kind: movement.kind });
   return null;
 }
 

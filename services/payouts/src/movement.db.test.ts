@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { merchantCode } from "@cauri/money/posting";
 import { isRefusal } from "@cauri/money/refusal";
+import { register } from "@cauri/rpc/metrics";
 import { createRebalance, createTransfer } from "./movement-create.ts";
 import { listSeen } from "./movement-store.ts";
 import type { PayoutRooms } from "./service.ts";
@@ -49,11 +50,17 @@ for (const kind of ["transfer", "rebalance"] as const) {
     return (await listSeen(room.db.pool, kind, query)).rows.map(({ id }) => id);
   };
 
+  const counted = async () => {
+    const text = await register.getSingleMetricAsString("cauri_movements_done_total");
+    return Number(new RegExp(`kind="${kind}"} (\\d+)`).exec(text)?.[1] ?? 0);
+  };
+
   for (const named of [true, false]) {
     test(`create_${kind}${named ? "" : " without a key"}, interrupted anywhere: swept and retried at once`, async () => {
       const { rooms, effects } = mortal(room.rooms, Number.POSITIVE_INFINITY);
       good(await create(rooms, callerOf(prefix)));
       const count = effects();
+      const uncounted = (await listed()).length - (await counted());
       for (let dies_before = 1; dies_before <= count; dies_before += 1) {
         const caller = callerOf(prefix, named ? { idempotency_key: `${kind} ${dies_before}` } : {});
         const id = caller.operation ?? "";
@@ -65,6 +72,7 @@ for (const kind of ["transfer", "rebalance"] as const) {
         assert.equal((await listed()).filter((one) => one === id).length, 1);
         if (kind === "transfer") assert.equal((await listed(RECEIVER)).filter((one) => one === id).length, 1);
       }
+      assert.equal((await listed()).length - (await counted()), uncounted, "each is counted once");
     });
   }
 
