@@ -4,7 +4,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { type Answer, balance, cauri, eventually, fund, type Merchant, merchant, operate } from "./house.ts";
+import {
+  type Answer,
+  advanceClock,
+  balance,
+  cauri,
+  eventually,
+  fund,
+  type Merchant,
+  merchant,
+  operate,
+} from "./house.ts";
 
 const AMOUNT = 10_000;
 const FEE = 500;
@@ -163,14 +173,15 @@ test("requested: nothing is reserved, a replay is 200, found by id, reference an
 });
 
 test("approved: set aside, processing, paid to the settlement account of the request, also when that changes since", async () => {
-  const at = await shop("00");
+  const at = await shop("08");
   const { id, reference } = await requested(at);
   await settled(at, "03");
   const approved = await ok(["withdrawal", "approve", reference, "--note", "Checked"]);
   assert.deepEqual([approved.status, approved.decision_note, approved.paid_at], ["processing", "Checked", null]);
   assert.deepEqual(await books(at), [FUNDED - AMOUNT, AMOUNT, 0]);
+  await advanceClock(at.account_id, "61s");
   const paid = await becomes(at, id, "paid");
-  assert.deepEqual([paid.destination.phone, paid.paid_at === null], ["+22505*****00", false]);
+  assert.deepEqual([paid.destination.phone, paid.paid_at === null], ["+22505*****08", false]);
   assert.deepEqual(await books(at), [FUNDED - AMOUNT, 0, 0]);
   assert.equal((await ok(["withdrawal", "approve", id])).status, "paid");
   assert.equal(await refusedBy(["withdrawal", "reject", id]), "precondition_failed");
@@ -230,8 +241,7 @@ test("row 05: refused by the rail at first: approved, then paid by the house's o
   const at = await shop("05");
   const { id } = await requested(at);
   assert.equal((await ok(["withdrawal", "approve", id])).status, "approved");
-  const { code, stderr } = await cauri(["sandbox", "clock", "advance", "--account", at.account_id, "--by", "1m"]);
-  assert.equal(code, 0, stderr);
+  await advanceClock(at.account_id, "1m");
   await becomes(at, id, "paid");
   assert.deepEqual(await books(at), [FUNDED - AMOUNT, 0, 0]);
 });
