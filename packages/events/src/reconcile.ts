@@ -1,9 +1,9 @@
 // What the stream has lost is published again. NATS acknowledges a message before its fsync, so a power cut may take
-// the newest minutes of the stream, and a lost disk all of it; the outbox rows of 48 h are held against the stream
+// the newest minutes of the stream, and a lost disk all of it; the rounds of the relay of 48 h are held against the stream
 // after each reconnect.
 
 import { randomUUID } from "node:crypto";
-import { recentlySent, type SentPlace, sentEvents, unsend, unsendBefore } from "@cauri/store/outbox";
+import { recentlySent, type SentPlace, sentRounds, unsend, unsendBefore } from "@cauri/store/outbox";
 import type { Queryable } from "@cauri/store/pool";
 import { AckPolicy, DeliverPolicy } from "@nats-io/jetstream";
 import { nanos } from "@nats-io/transport-node";
@@ -12,7 +12,8 @@ import { STREAM } from "./stream.ts";
 
 /** NATS syncs its files every two minutes by default; what left longer before the newest event is on the disk. */
 const UNSYNCED_MS = 10 * 60_000;
-const PAGE = 5_000;
+/** Rounds of the relay at once, of which each has 500 events at most. */
+const PAGE = 100;
 const FETCH = 1_000;
 const FETCH_MS = 5_000;
 
@@ -22,14 +23,18 @@ export async function reconcile(events: Events, db: Queryable): Promise<number> 
   const { created } = await events.jsm.streams.info(STREAM);
   // A stream that is younger than an event can't have it: NATS came back with an empty store.
   let lost = 0;
-  for (let some = PAGE; some === PAGE; lost += some) some = await unsendBefore(db, new Date(created), PAGE);
+  for (let rounds = PAGE; rounds === PAGE; ) {
+    const some = await unsendBefore(db, new Date(created), PAGE);
+    rounds = some.rounds;
+    lost += some.events;
+  }
   const recent = await recentlySent(db, UNSYNCED_MS);
   if (recent !== null) lost += await unsendMissing(events, db, recent);
   if (lost > 0) events.log.warn({ lost }, "the stream has lost events: they are published again");
   return lost;
 }
 
-/** Holds the rows behind a place against what the stream has from its first number on. */
+/** Holds the rounds behind a place against what the stream has from its first number on. */
 async function unsendMissing(
   events: Events,
   db: Queryable,
@@ -38,10 +43,13 @@ async function unsendMissing(
   const there = await idsInStream(events, stream_seq);
   let lost = 0;
   for (let at = behind; ; ) {
-    const page = await sentEvents(db, at, PAGE);
-    const missing = page.filter((event) => !there.has(event.event_id)).map((event) => event.event_id);
+    const page = await sentRounds(db, at, PAGE);
+    const missing = page.map((round) => ({
+      ...round,
+      events: round.events.filter((event) => !there.has(event.event_id)),
+    }));
     await unsend(db, missing);
-    lost += missing.length;
+    lost += missing.reduce((sum, { events: some }) => sum + some.length, 0);
     const last = page.at(-1);
     if (page.length < PAGE || last === undefined) return lost;
     at = last;

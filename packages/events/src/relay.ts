@@ -27,10 +27,13 @@ import { STREAM, STREAM_KEEPS_MS } from "./stream.ts";
 /** What its spans say, by the semantic conventions of OpenTelemetry. */
 const NATS = { "messaging.system": "nats", "messaging.operation.type": "send" };
 const EVERY_MS = 50;
-/** One round: their acknowledgements are awaited together, and one update marks them. */
+/** One round: their acknowledgements are awaited together, and one row tells that they were sent. */
 const BATCH = 500;
 /** From round to round at least so long: what comes meanwhile shares the next one's statements and commit. */
 const PACE_MS = 20;
+/** After a round of so many, so long: where events come fast, most of a round's price is its own and not theirs. */
+const MANY = 10;
+const MANY_PACE_MS = 50;
 /** A replica that is not the relay asks this often whether it may become it. */
 const CANDIDATE_MS = 1_000;
 
@@ -40,6 +43,8 @@ const OUTBOX_KEEPS_MS = 48 * HOUR_MS;
 const INBOX_KEEPS_MS = STREAM_KEEPS_MS + OUTBOX_KEEPS_MS;
 const HOUSEKEEPING_MS = 60_000;
 const PURGE_BATCH = 5_000;
+/** Of 500 events each at most. */
+const PURGE_ROUNDS = 100;
 const LAG_MS = 5_000;
 
 /** W3C trace context of the publication, only where the event belongs to an operation's trace. */
@@ -73,6 +78,7 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
   let reconciled = 0;
   let asked_at = 0;
   let published_at = Number.NEGATIVE_INFINITY;
+  let pace_ms = PACE_MS;
   const sent = new Map<string, number>();
 
   const round = async (): Promise<boolean> => {
@@ -102,11 +108,12 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
       await reconcile(events, db);
       reconciled = epoch;
     }
-    const early_ms = PACE_MS - (performance.now() - published_at);
+    const early_ms = pace_ms - (performance.now() - published_at);
     if (early_ms > 0) await sleep(early_ms);
     const { events: unsent, more } = await unsentEvents(db, BATCH);
     if (unsent.length === 0) return false;
     published_at = performance.now();
+    pace_ms = paceAfter(unsent.length);
     observeBatch("relay", unsent.length);
     for (const { account } of unsent) sent.set(account, (sent.get(account) ?? 0) + 1);
     await publishAll(events, db, unsent);
@@ -138,6 +145,12 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
   };
 }
 
+/** How long after the beginning of a round of this size the next one may begin; behind a large one there is a backlog. */
+function paceAfter(size: number): number {
+  if (size > BATCH / 2) return 0;
+  return size < MANY ? PACE_MS : MANY_PACE_MS;
+}
+
 /** Publishes a round at once and marks what was acknowledged, also when some of it was not. */
 async function publishAll(events: Events, db: Queryable, unsent: readonly UnsentEvent[]): Promise<void> {
   const spans = unsent.map(spanOf);
@@ -147,9 +160,9 @@ async function publishAll(events: Events, db: Queryable, unsent: readonly Unsent
     if (taken[at] instanceof Error && span !== null) failSpan(span, taken[at]);
     span?.end();
   }
-  const sent = unsent.flatMap(({ event_id }, at) => {
-    const seq = taken[at];
-    return typeof seq === "number" ? [{ event_id, stream_seq: BigInt(seq) }] : [];
+  const sent = unsent.flatMap(({ seq }, at) => {
+    const stream_seq = taken[at];
+    return typeof stream_seq === "number" ? [{ seq, stream_seq: BigInt(stream_seq) }] : [];
   });
   await markSent(db, sent);
   const cause = taken.find((one) => one instanceof Error);
@@ -188,7 +201,7 @@ async function lead(pool: Pool, room: string): Promise<Leadership | null> {
       client.release();
       return null;
     }
-    // Between two vacuums the index of unsent rows is full of dead entries; only a plain index scan learns to skip them.
+    // Between two vacuums the table of what is unsent is full of dead rows; only a plain index scan learns to skip them.
     await client.query("set enable_bitmapscan = off");
     await client.query("set enable_seqscan = off");
     await client.query("set enable_hashjoin = off");
@@ -214,7 +227,7 @@ async function measure(pool: Pool): Promise<void> {
 
 async function purge(pool: Pool): Promise<boolean> {
   const now = systemClock();
-  const outbox = await purgeOutbox(pool, new Date(now - OUTBOX_KEEPS_MS), PURGE_BATCH);
+  const rounds = await purgeOutbox(pool, new Date(now - OUTBOX_KEEPS_MS), PURGE_ROUNDS);
   const inbox = await purgeInbox(pool, new Date(now - INBOX_KEEPS_MS), PURGE_BATCH);
-  return outbox === PURGE_BATCH || inbox === PURGE_BATCH;
+  return rounds === PURGE_ROUNDS || inbox === PURGE_BATCH;
 }

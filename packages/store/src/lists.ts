@@ -1,6 +1,6 @@
 // Lists: pages and exact totals without counting or skipping a table, however large it is.
 // A room's table has account text, mode text, n bigint null, status text, client_ref text null, created_at timestamptz;
-// its migration calls `select install_list('payments', 'payment')`, which makes the four indexes and the triggers.
+// its migration calls `select install_list('payments', 'payment')`, which makes the three indexes and the triggers.
 // Lock order in a transaction: heads (nextNumbers), then rows by id, counts last (the triggers).
 
 import type { Mode } from "@cauri/money/mode";
@@ -10,7 +10,7 @@ import type { Queryable, Tx } from "./pool.ts";
 
 // A row becomes visible when it gets a number `n`, gapless per account, mode and kind, together with its created_at, so
 // that number order is time order. Triggers keep counts per status and block of 4096 numbers (migrations/0004_lists.sql).
-// No filter: the total is the head, a page a range of numbers. A time range: two index look-ups give bounds in numbers.
+// No filter: the total is the head, a page a range of numbers. A time range: each end is found among the numbers by halving.
 // A status: the total is a sum of counts, a running sum finds the block of a page, and at most one block is skipped.
 
 /** `n >> 12`: at most 4096 index entries are ever skipped, and a million rows have 245 counters per status. */
@@ -125,25 +125,41 @@ async function findByClientRef<Row extends pg.QueryResultRow>(
   return { rows: skip === 0n ? rows : [], total: BigInt(rows.length) };
 }
 
-/** Because number order is time order, a time range is a range of numbers: one index entry at each end tells it. */
+/** Because number order is time order, a time range is a range of numbers. */
 async function readBounds(tx: Queryable, query: ListQuery): Promise<Bounds> {
-  const { rows } = await tx.query<{ head: bigint | null; lowest: bigint | null; highest: bigint | null }>(
-    `select (select n from list_heads where account = $1 and mode = $2 and kind = $3) as head,
-            case when $4::timestamptz is not null then
-              (select n from ${table(query)}
-                where account = $1 and mode = $2 and n is not null and created_at >= $4
-                order by created_at, n limit 1) end as lowest,
-            case when $5::timestamptz is not null then
-              (select n from ${table(query)}
-                where account = $1 and mode = $2 and n is not null and created_at < $5
-                order by created_at desc, n desc limit 1) end as highest`,
-    [query.account, query.mode, query.kind, query.created_from ?? null, query.created_to ?? null],
+  const { rows } = await tx.query<{ n: bigint }>(
+    "select n from list_heads where account = $1 and mode = $2 and kind = $3",
+    [query.account, query.mode, query.kind],
   );
-  const head = rows[0]?.head ?? 0n;
-  // No row at or after created_from, or none before created_to: nothing can match.
-  const lowest = query.created_from === undefined ? 1n : (rows[0]?.lowest ?? head + 1n);
-  const highest = query.created_to === undefined ? head : (rows[0]?.highest ?? 0n);
-  return { lowest, highest };
+  const head = rows[0]?.n ?? 0n;
+  const before = (instant: Date) => countBefore(tx, query, head, instant);
+  return {
+    lowest: query.created_from === undefined ? 1n : (await before(query.created_from)) + 1n,
+    highest: query.created_to === undefined ? head : await before(query.created_to),
+  };
+}
+
+/**
+ * How many of the first `head` rows were created before an instant: by halving, twenty looks at single rows of a million.
+ * An index by time would tell it in one, and be written with every version of every row.
+ */
+async function countBefore(tx: Queryable, query: ListQuery, head: bigint, instant: Date): Promise<bigint> {
+  const { rows } = await tx.query<{ n: bigint }>(
+    `with recursive search (low, high) as (
+       select 0::bigint, $3::bigint
+       union all
+       select case when t.created_at < $4::timestamptz then s.middle else s.low end,
+              case when t.created_at < $4::timestamptz then s.high else s.middle - 1 end
+         from (select low, high, (low + high + 1) / 2 as middle from search where low < high) s
+        cross join lateral (
+          select l.created_at from ${table(query)} l
+           where l.account = $1 and l.mode = $2 and l.n = s.middle limit 1) t)
+     select low as n from search where low = high`,
+    [query.account, query.mode, head, instant],
+  );
+  const [found] = rows;
+  if (found === undefined) throw new Error(`the numbers of ${query.table} have a gap`);
+  return found.n;
 }
 
 async function findByStatus<Row extends pg.QueryResultRow>(

@@ -9,7 +9,7 @@ import {
   outboxLag,
   purgeOutbox,
   recentlySent,
-  sentEvents,
+  sentRounds,
   unsend,
   unsendBefore,
   unsentEvents,
@@ -22,7 +22,9 @@ let db: TestDatabase;
 before(async () => {
   db = await testDatabase("store", []);
 });
-beforeEach(() => db.pool.query("delete from outbox"));
+beforeEach(async () => {
+  for (const table of ["outbox", "outbox_unsent", "outbox_rounds"]) await db.pool.query(`delete from ${table}`);
+});
 after(() => db.close());
 
 function event(id: string, topic: string, account = "acct_1"): OutboxEvent {
@@ -30,10 +32,26 @@ function event(id: string, topic: string, account = "acct_1"): OutboxEvent {
   return { id, topic, subject, payload: Uint8Array.of(0, 255, 7), account, mode: "live" };
 }
 
-const EARLIEST = { sent_at: "-infinity", seq: -1n };
+const EARLIEST = { sent_at: "-infinity", round: -1n };
 const append = (...events: OutboxEvent[]) => transact(db.pool, (tx) => appendEvents(tx, events));
 const unsent = async () => (await unsentEvents(db.pool, 100)).events.map((row) => row.event_id);
-const sent = (event_id: string, stream_seq: bigint) => markSent(db.pool, [{ event_id, stream_seq }]);
+
+/** Marks events as one round of the relay, the first of them under this number of the stream and so on. */
+async function sent(stream_seq: bigint, ...ids: string[]): Promise<void> {
+  const { events } = await unsentEvents(db.pool, 100);
+  const seqs = ids.map(
+    (id) => events.find(({ event_id }) => event_id === id)?.seq ?? assert.fail(`${id} is not unsent`),
+  );
+  await markSent(
+    db.pool,
+    seqs.map((seq, at) => ({ seq, stream_seq: stream_seq + BigInt(at) })),
+  );
+}
+
+async function rounds(behind = EARLIEST): Promise<string[][]> {
+  const found = await sentRounds(db.pool, behind, 10);
+  return found.map(({ events }) => events.map(({ event_id }) => event_id).sort());
+}
 
 test("append_events: wakes the relay after the commit, and not after a rollback", async () => {
   let woken = 0;
@@ -69,10 +87,10 @@ test("append_events: the same event twice is there once, as it was first", async
 test("unsent_events: of each topic the oldest alone, the next when it was sent", async () => {
   await append(event("a1", "a"), event("a2", "a"), event("b1", "b"), event("a3", "a"), event("b2", "b"));
   assert.deepEqual(await unsent(), ["a1", "b1"]);
-  await sent("b1", 1n);
+  await sent(1n, "b1");
   assert.deepEqual(await unsent(), ["a1", "b2"]);
-  await sent("a1", 2n);
-  await sent("b2", 3n);
+  await sent(2n, "a1");
+  await sent(3n, "b2");
   assert.deepEqual(await unsent(), ["a2"]);
 });
 
@@ -84,7 +102,7 @@ test("unsent_events: tells of more where something is held back or behind the li
   assert.equal(await more(2), true);
   await append(event("a2", "a"));
   assert.equal(await more(10), true);
-  await sent("a1", 1n);
+  await sent(1n, "a1");
   assert.equal(await more(10), false);
 });
 
@@ -105,61 +123,93 @@ test("unsent_events: what commits late is found although it began early", async 
   await early_begun;
   await append(event("late", "b"));
   assert.deepEqual(await unsent(), ["late"]);
-  await sent("late", 1n);
+  await sent(1n, "late");
   release();
   await early;
   assert.deepEqual(await unsent(), ["early"]);
 });
 
-test("sent_events, unsend: what the stream has lost leaves again, in order", async () => {
-  await append(event("a1", "a"), event("b1", "b"), event("c1", "c"));
-  for (const [index, id] of ["a1", "b1", "c1"].entries()) await sent(id, BigInt(index + 10));
-  const all = await sentEvents(db.pool, EARLIEST, 10);
-  assert.deepEqual(
-    all.map((row) => [row.event_id, row.stream_seq]),
-    [
-      ["a1", 10n],
-      ["b1", 11n],
-      ["c1", 12n],
-    ],
-  );
-  for (const [at, row] of all.entries()) {
-    const behind = await sentEvents(db.pool, row, 10);
-    assert.deepEqual(behind, all.slice(at + 1), "each once, to the microsecond");
+test("mark_sent: an event that another relay has marked meanwhile stands in that one's round alone", async () => {
+  await append(event("a", "a"), event("b", "b"));
+  const { events } = await unsentEvents(db.pool, 10);
+  const both = events.map(({ seq }, at) => ({ seq, stream_seq: BigInt(at + 1) }));
+  await sent(1n, "a");
+  await Promise.all([markSent(db.pool, both), markSent(db.pool, both)]);
+  await markSent(db.pool, both);
+  assert.deepEqual(await rounds(), [["a"], ["b"]]);
+  assert.deepEqual(await unsent(), []);
+});
+
+test("append_events: what was sent is not sent again when it is appended again", async () => {
+  await append(event("a", "a"));
+  await sent(1n, "a");
+  await append(event("a", "a"), event("b", "b"));
+  assert.deepEqual(await unsent(), ["b"]);
+});
+
+test("sent_rounds, unsend: what the stream has lost leaves again, in order", async () => {
+  await append(event("a1", "a"), event("b1", "b"), event("c1", "c"), event("d1", "d"));
+  await sent(10n, "a1", "b1");
+  await sent(12n, "c1");
+  await sent(13n, "d1");
+  const all = await sentRounds(db.pool, EARLIEST, 10);
+  assert.deepEqual(await rounds(), [["a1", "b1"], ["c1"], ["d1"]]);
+  for (const [at, round] of all.entries()) {
+    assert.deepEqual(await sentRounds(db.pool, round, 10), all.slice(at + 1), "each once, to the microsecond");
   }
+  assert.equal((await sentRounds(db.pool, EARLIEST, 2)).length, 2);
   await append(event("b2", "b"));
-  await unsend(db.pool, ["b1", "unknown"]);
-  assert.deepEqual(await unsent(), ["b1"], "the lost one comes before what followed it");
+  const only = (...ids: string[]) =>
+    all.map((round) => ({ ...round, events: round.events.filter(({ event_id }) => ids.includes(event_id)) }));
+  await unsend(db.pool, only("b1", "c1"));
+  assert.deepEqual(await unsent(), ["b1", "c1"], "the lost one comes before what followed it");
+  assert.deepEqual(await rounds(), [["a1"], [], ["d1"]], "what was not lost stays where it was");
   const soon = new Date(Date.now() + 60_000);
-  assert.equal(await unsendBefore(db.pool, soon, 1), 1, "in bounded steps");
-  assert.equal(await unsendBefore(db.pool, soon, 10), 1);
-  assert.equal(await unsendBefore(db.pool, soon, 10), 0);
-  assert.deepEqual(await unsent(), ["a1", "b1", "c1"]);
+  assert.deepEqual(await unsendBefore(db.pool, soon, 1), { rounds: 1, events: 1 }, "in bounded steps");
+  assert.deepEqual(await unsendBefore(db.pool, soon, 10), { rounds: 2, events: 1 });
+  assert.deepEqual(await unsendBefore(db.pool, soon, 10), { rounds: 0, events: 0 });
+  assert.deepEqual(await unsent(), ["a1", "b1", "c1", "d1"]);
 });
 
 test("purge_outbox: only what was sent before the instant goes", async () => {
-  await append(event("old", "a"), event("young", "b"), event("unsent", "c"));
-  await sent("old", 1n);
-  await sent("young", 2n);
-  await db.pool.query("update outbox set sent_at = sent_at - interval '49 hours' where event_id = 'old'");
-  assert.equal(await purgeOutbox(db.pool, new Date(Date.now() - 48 * 3_600_000)), 1);
-  assert.deepEqual(await unsent(), ["unsent"]);
-  assert.equal((await sentEvents(db.pool, EARLIEST, 10)).length, 1);
+  await append(event("old", "a"), event("again", "b"), event("young", "c"), event("unsent", "d"));
+  await sent(1n, "old", "again");
+  await sent(3n, "young");
+  const [first] = await sentRounds(db.pool, EARLIEST, 1);
+  assert.ok(first !== undefined);
+  await unsend(db.pool, [{ ...first, events: first.events.filter(({ event_id }) => event_id === "again") }]);
+  await db.pool.query("update outbox_rounds set sent_at = sent_at - interval '49 hours' where round = $1", [
+    first.round,
+  ]);
+  const before = new Date(Date.now() - 48 * 3_600_000);
+  assert.equal(await purgeOutbox(db.pool, before, 10), 1);
+  assert.equal(await purgeOutbox(db.pool, before, 10), 0);
+  assert.deepEqual(await unsent(), ["again", "unsent"], "what the stream has lost is sent again however old it is");
+  assert.deepEqual(await rounds(), [["young"]]);
+  const { rows } = await db.pool.query("select event_id from outbox order by event_id");
+  assert.deepEqual(
+    rows.map(({ event_id }) => event_id),
+    ["again", "unsent", "young"],
+  );
 });
 
-test("recently_sent: what left within a time before the newest event, and where in the stream that begins", async () => {
+test("recently_sent: what left within a time before the newest round, and where in the stream that begins", async () => {
   assert.equal(await recentlySent(db.pool, 60_000), null);
-  await append(event("old", "a"), event("young", "b"), event("newest", "c"), event("unsent", "d"));
-  for (const [index, id] of ["old", "young", "newest"].entries()) await sent(id, BigInt(index + 7));
-  await db.pool.query("update outbox set sent_at = sent_at - interval '2 hours'");
-  await db.pool.query("update outbox set sent_at = sent_at - interval '2 minutes' where event_id = 'old'");
+  await append(
+    event("old", "a"),
+    event("young", "b"),
+    event("neighbour", "c"),
+    event("newest", "d"),
+    event("unsent", "e"),
+  );
+  await sent(7n, "old");
+  await sent(8n, "young", "neighbour");
+  await sent(10n, "newest");
+  await db.pool.query("update outbox_rounds set sent_at = sent_at - interval '2 hours'");
+  await db.pool.query("update outbox_rounds set sent_at = sent_at - interval '2 minutes' where stream_seq = 7");
   const recent = await recentlySent(db.pool, 60_000);
   assert.equal(recent?.stream_seq, 8n);
-  const rows = await sentEvents(db.pool, recent?.behind ?? EARLIEST, 10);
-  assert.deepEqual(
-    rows.map((row) => row.event_id),
-    ["young", "newest"],
-  );
+  assert.deepEqual(await rounds(recent?.behind), [["neighbour", "young"], ["newest"]]);
 });
 
 test("outbox_lag: counts what waits, of one account or of all", async () => {

@@ -1,6 +1,7 @@
-// The outbox: an event is written in the transaction that made it true and leaves after its commit.
-// Ids commit out of order, so what is unsent is found by `sent_at is null`, never by a cursor. Of one topic (an operation)
-// the oldest unsent row alone is handed out, so that its news leave in order. The relay itself is in packages/events.
+// The outbox: an event is written in the transaction that made it true, once, and leaves after its commit. Ids commit out of
+// order, so what is unsent is told by rows of its own, never by a cursor; what was sent, by one row for each round of the relay.
+// Of one topic (an operation) the oldest unsent event alone is handed out, so that its news leave in order. The relay itself
+// is in packages/events.
 
 import type { Mode } from "@cauri/money/mode";
 import { pgBytesArray, pgNumArray, pgTextArray } from "./arrays.ts";
@@ -28,10 +29,13 @@ export type UnsentEvent = {
   readonly account: string;
 };
 
-export type SentEvent = UnsentEvent & { readonly stream_seq: bigint; readonly sent_at: string };
+/** A place among the rounds of the relay; the time as PostgreSQL writes it, for a `Date` would cut off its microseconds. */
+export type SentPlace = { readonly sent_at: string; readonly round: bigint };
 
-/** A place among what was sent; the time as PostgreSQL writes it, for a `Date` would cut off its microseconds. */
-export type SentPlace = Pick<SentEvent, "sent_at" | "seq">;
+export type SentEvent = { readonly event_id: string; readonly seq: bigint };
+
+/** What the relay sent in one round. */
+export type SentRound = SentPlace & { readonly events: readonly SentEvent[] };
 
 const wakers = new WeakMap<Pool, Set<() => void>>();
 
@@ -40,12 +44,15 @@ export async function appendEvents(tx: Tx, events: readonly OutboxEvent[]): Prom
   if (events.length === 0) return;
   tx.afterCommit(() => wakeOutbox(tx.pool));
   await tx.query(
-    `insert into outbox (event_id, topic, subject, payload, account, mode)
-     select e.event_id, e.topic, e.subject, e.payload, e.account, e.mode
-       from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[])
-            with ordinality as e (event_id, topic, subject, payload, account, mode, ord)
-      order by e.ord
-     on conflict (event_id) do nothing`,
+    `with added as (
+       insert into outbox (event_id, topic, subject, payload, account, mode)
+       select e.event_id, e.topic, e.subject, e.payload, e.account, e.mode
+         from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[])
+              with ordinality as e (event_id, topic, subject, payload, account, mode, ord)
+        order by e.ord
+       on conflict (event_id) do nothing
+       returning seq)
+     insert into outbox_unsent (seq) select seq from added`,
     [
       pgTextArray(events.map((event) => event.id)),
       pgTextArray(events.map((event) => event.topic)),
@@ -71,15 +78,18 @@ export function onOutboxWake(pool: Pool, wake: () => void): () => void {
 
 /**
  * The oldest unsent event of each topic among the first `limit`, oldest first: all of these may be in flight together.
- * `more`: others were held back by these, or lie behind the limit.
+ * `more`: others were held back by these, or lie behind the limit. The `limit 1` leaves the planner no choice: it may never
+ * walk through the outbox, which holds 48 hours, to find the few that are unsent.
  */
 export async function unsentEvents(
   db: Queryable,
   limit: number,
 ): Promise<{ readonly events: UnsentEvent[]; readonly more: boolean }> {
   const { rows } = await db.query<UnsentEvent>(
-    `select event_id, seq, topic, subject, payload, account
-       from outbox where sent_at is null order by seq limit $1`,
+    `select o.event_id, u.seq, o.topic, o.subject, o.payload, o.account
+       from (select seq from outbox_unsent order by seq limit $1) u
+      cross join lateral (select * from outbox where seq = u.seq limit 1) o
+      order by u.seq`,
     [limit],
   );
   // Whatever of a topic is unsent and older stands before it here, so that no index by topic need be kept.
@@ -89,57 +99,89 @@ export async function unsentEvents(
 }
 
 /**
- * Marks what JetStream has acknowledged, each with its sequence number in the stream. That it is unsent is said in other
- * words than the index of what is unsent, which would be walked through as a whole: by its id alone it is found at once.
+ * Marks a round that JetStream has acknowledged, each event with its number in the stream. One that another relay has
+ * marked meanwhile belongs to that one's round.
  */
 export async function markSent(
   db: Queryable,
-  sent: readonly { readonly event_id: string; readonly stream_seq: bigint }[],
+  sent: readonly { readonly seq: bigint; readonly stream_seq: bigint }[],
 ): Promise<void> {
-  if (sent.length === 0) return;
+  const [first] = sent;
+  if (first === undefined) return;
+  let lowest = first.stream_seq;
+  for (const { stream_seq } of sent) if (stream_seq < lowest) lowest = stream_seq;
   await db.query(
-    `update outbox o set sent_at = clock_timestamp(), stream_seq = s.stream_seq
-       from unnest($1::text[], $2::bigint[]) as s (event_id, stream_seq)
-      where o.event_id = s.event_id and coalesce(o.sent_at, 'infinity') = 'infinity'`,
-    [pgTextArray(sent.map((row) => row.event_id)), pgNumArray(sent.map((row) => row.stream_seq))],
+    `with sent as (delete from outbox_unsent where seq = any ($1::bigint[]) returning seq)
+     insert into outbox_rounds (seqs, stream_seq) select array_agg(seq), $2 from sent having count(seq) > 0`,
+    [pgNumArray(sent.map(({ seq }) => seq)), lowest],
   );
 }
 
-/** Sent events behind a place, in the order in which they were sent: what the relay holds against the stream itself. */
-export async function sentEvents(db: Queryable, behind: SentPlace, limit: number): Promise<SentEvent[]> {
-  const { rows } = await db.query<SentEvent>(
-    `select event_id, seq, topic, subject, payload, account, stream_seq, sent_at::text as sent_at
-       from outbox where sent_at is not null and (sent_at, seq) > ($1::timestamptz, $2::bigint)
-      order by outbox.sent_at, seq limit $3`,
-    [behind.sent_at, behind.seq, limit],
+/** Rounds behind a place, in the order in which they were sent: what the relay holds against the stream itself. */
+export async function sentRounds(db: Queryable, behind: SentPlace, limit: number): Promise<SentRound[]> {
+  const { rows } = await db.query<SentPlace & { seqs: bigint[]; event_ids: string[] }>(
+    `select r.sent_at::text as sent_at, r.round, e.seqs, e.event_ids
+       from (select * from outbox_rounds where (sent_at, round) > ($1::timestamptz, $2::bigint)
+              order by sent_at, round limit $3) r
+      cross join lateral (
+        select coalesce(array_agg(s.seq), '{}') as seqs, coalesce(array_agg(o.event_id), '{}') as event_ids
+          from unnest(r.seqs) as s (seq)
+         cross join lateral (select event_id from outbox where seq = s.seq limit 1) o) e
+      order by r.sent_at, r.round`,
+    [behind.sent_at, behind.round, limit],
   );
-  return rows;
+  return rows.map(({ sent_at, round, seqs, event_ids }) => ({
+    sent_at,
+    round,
+    events: seqs.map((seq, at) => ({ seq, event_id: event_ids[at] ?? "" })),
+  }));
 }
 
-/** Makes events unsent again that the stream has lost (NATS acknowledges before its fsync); they leave as any other. */
-export async function unsend(db: Queryable, event_ids: readonly string[]): Promise<void> {
-  if (event_ids.length === 0) return;
+/** Makes events of rounds unsent again that the stream has lost (NATS acknowledges before its fsync); they leave as any other. */
+export async function unsend(db: Queryable, lost: readonly SentRound[]): Promise<void> {
+  const each = lost.flatMap(({ sent_at, round, events }) => events.map(({ seq }) => ({ sent_at, round, seq })));
+  if (each.length === 0) return;
   await db.query(
-    `update outbox set sent_at = null, stream_seq = null where event_id = any($1::text[]) and sent_at is not null`,
-    [pgTextArray(event_ids)],
+    `with lost as materialized (
+       select sent_at, round, array_agg(seq) as seqs
+         from unnest($1::timestamptz[], $2::bigint[], $3::bigint[]) as l (sent_at, round, seq) group by sent_at, round),
+     kept as (
+       update outbox_rounds r set seqs = array(select seq from unnest(r.seqs) as s (seq) where seq <> all (lost.seqs))
+         from lost where r.sent_at = lost.sent_at and r.round = lost.round
+       returning lost.seqs)
+     insert into outbox_unsent (seq) select unnest(seqs) from kept on conflict (seq) do nothing`,
+    [
+      pgTextArray(each.map(({ sent_at }) => sent_at)),
+      pgNumArray(each.map(({ round }) => round)),
+      pgNumArray(each.map(({ seq }) => seq)),
+    ],
   );
 }
 
 /**
- * Makes unsent what was sent before an instant: the stream was made anew then. Returns how many, so that a loop goes on
- * while there are more: 48 hours of a busy house in one statement would never end within its time-out.
+ * Makes unsent what was sent before an instant: the stream was made anew then. Returns how many rounds and events that
+ * were, so that a loop goes on while there are more: 48 hours of a busy house in one statement would never end within
+ * its time-out.
  */
-export async function unsendBefore(db: Queryable, before: Date, limit: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `update outbox set sent_at = null, stream_seq = null where event_id in
-       (select event_id from outbox where sent_at < $1 order by sent_at limit $2)`,
+export async function unsendBefore(
+  db: Queryable,
+  before: Date,
+  limit: number,
+): Promise<{ readonly rounds: number; readonly events: number }> {
+  const { rows } = await db.query<{ rounds: number; events: number }>(
+    `with gone as (
+       delete from outbox_rounds where (sent_at, round) in
+         (select sent_at, round from outbox_rounds where sent_at < $1 order by sent_at, round limit $2)
+       returning seqs),
+     again as (insert into outbox_unsent (seq) select unnest(seqs) from gone on conflict (seq) do nothing)
+     select count(seqs)::integer as rounds, coalesce(sum(cardinality(seqs)), 0)::integer as events from gone`,
     [before, limit],
   );
-  return rowCount ?? 0;
+  return rows[0] ?? { rounds: 0, events: 0 };
 }
 
 /**
- * The events that left within `window_ms` before the newest one: the place before the first of them, and where in the
+ * The rounds that left within `window_ms` before the newest one: the place before the first of them, and where in the
  * stream they begin; null when none ever left.
  */
 export async function recentlySent(
@@ -147,32 +189,41 @@ export async function recentlySent(
   window_ms: number,
 ): Promise<{ readonly behind: SentPlace; readonly stream_seq: bigint } | null> {
   const { rows } = await db.query<{ since: string; first: bigint | null }>(
-    `with newest as (select max(sent_at) - $1 * interval '1 millisecond' as since from outbox)
-     select n.since::text as since, (select min(o.stream_seq) from outbox o where o.sent_at >= n.since) as first
+    `with newest as (select max(sent_at) - $1 * interval '1 millisecond' as since from outbox_rounds)
+     select n.since::text as since, (select min(r.stream_seq) from outbox_rounds r where r.sent_at >= n.since) as first
        from newest n`,
     [window_ms],
   );
   const [found] = rows;
   if (found === undefined || found.first === null) return null;
-  return { behind: { sent_at: found.since, seq: -1n }, stream_seq: found.first };
+  return { behind: { sent_at: found.since, round: -1n }, stream_seq: found.first };
 }
 
-/** Deletes sent rows older than an instant (48 hours ago); returns how many, so that a loop goes on while there are more. */
-export async function purgeOutbox(db: Queryable, sent_before: Date, limit = 5000): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from outbox where event_id in
-       (select event_id from outbox where sent_at < $1 order by sent_at limit $2 for update skip locked)`,
+/**
+ * Deletes the rounds that were sent before an instant (48 hours ago), with their events; returns how many rounds that were,
+ * so that a loop goes on while there are more.
+ */
+export async function purgeOutbox(db: Queryable, sent_before: Date, limit: number): Promise<number> {
+  const { rows } = await db.query<{ rounds: number }>(
+    `with old as materialized (
+       select sent_at, round from outbox_rounds where sent_at < $1 order by sent_at, round limit $2 for update skip locked),
+     gone as (
+       delete from outbox_rounds r using old where r.sent_at = old.sent_at and r.round = old.round returning r.seqs),
+     events as (delete from outbox where seq = any (array(select unnest(seqs) from gone)))
+     select count(seqs)::integer as rounds from gone`,
     [sent_before, limit],
   );
-  return rowCount ?? 0;
+  return rows[0]?.rounds ?? 0;
 }
 
 /** How many events wait, of one account or of all; with the age of the oldest it is the outbox lag. */
 export async function outboxLag(db: Queryable, account?: string): Promise<{ waiting: number; oldest_ms: number }> {
   const { rows } = await db.query<{ waiting: number; oldest_ms: number }>(
-    `select count(seq)::integer as waiting,
-            coalesce(extract(epoch from clock_timestamp() - min(created_at)) * 1000, 0)::float8 as oldest_ms
-       from outbox where sent_at is null and ($1::text is null or account = $1)`,
+    `select count(o.seq)::integer as waiting,
+            coalesce(extract(epoch from clock_timestamp() - min(o.created_at)) * 1000, 0)::float8 as oldest_ms
+       from outbox_unsent u
+      cross join lateral (select * from outbox where seq = u.seq limit 1) o
+      where $1::text is null or o.account = $1`,
     [account ?? null],
   );
   return rows[0] ?? { waiting: 0, oldest_ms: 0 };
