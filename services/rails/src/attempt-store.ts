@@ -1,19 +1,12 @@
-// SQL of attempts: the row that is written before a call leaves, its lease, its news and their history.
+// SQL of attempts: the row that is written before a call leaves, and its lease.
 
 import type { FailureCode } from "@cauri/money/failure";
 import type { Mode } from "@cauri/money/mode";
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import { nowBy } from "@cauri/store/clock";
 import { type Pool, type Queryable, single, type Tx } from "@cauri/store/pool";
-import {
-  type AttemptKind,
-  type AttemptState,
-  attemptMoves,
-  type Handoff,
-  type NewsSource,
-  pollDelay_s,
-  type RailAnswer,
-} from "./attempt.ts";
+import { rowsOf } from "@cauri/store/rows";
+import { type AttemptKind, type AttemptState, attemptMoves, pollDelay_s } from "./attempt.ts";
 
 /** When the rail is asked first, from the sending on; before its lease is over it is the sender's alone. */
 const FIRST_POLL_S = pollDelay_s("pending", 0);
@@ -77,7 +70,10 @@ export const READ_ATTEMPT = `select a.operation_id, a.kind, a.account, a.mode, a
                      ${nowBy("k")} as now
                 from attempts a left join clocks k on k.account = a.account and a.mode = 'test'`;
 
-/** Writes the attempt down unless it is, and locks it: of many callers one goes on at a time. */
+/**
+ * Writes the attempt down unless it is, and locks it: of many callers one goes on at a time. Its reference is as unique as its
+ * id: with the id alone named for the conflict, one of two that write at once can meet the other's reference first, and fail.
+ */
 export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt> {
   void tx.prepared(
     {
@@ -85,7 +81,7 @@ export async function openAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt>
       text: `insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale,
                                    platform_id, expires_at, kind, state, created_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'ready', now_of($2, $3))
-             on conflict (operation_id) do nothing`,
+             on conflict do nothing`,
     },
     [
       attempt.operation_id,
@@ -114,24 +110,25 @@ export type Opened = { readonly attempt: Attempt; readonly sealed: Buffer | null
  * alone, and missing in the answer; so is what would be sent to nobody knows where.
  */
 export async function openSending(
-  tx: Tx,
+  pool: Pool,
   attempts: readonly { readonly attempt: NewAttempt; readonly rail: string; readonly connector: string }[],
 ): Promise<Map<string, Opened>> {
   const text = (of: (attempt: NewAttempt) => string) => pgTextArray(attempts.map(({ attempt }) => of(attempt)));
-  const { rows } = await tx.query<{ operation_id: string; lease_no: bigint; now: Date; sealed: Buffer | null }>(
+  const { rows } = await single<{ operation_id: string; lease_no: bigint; now: Date; sealed: Buffer | null }>(
+    pool,
     `with opened as (
        insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id,
                              expires_at, rail, connector, kind, state, sends, lease_no, lease_until, next_poll_at, created_at)
-       select n.*, 'sending', 1, 1, clock_timestamp() + $14 * interval '1 millisecond',
+       select n.operation_id, n.account, n.mode, n.reference, n.amount_minor, n.asset_id, n.currency, n.scale, n.platform_id,
+              n.expires_at, n.rail, n.connector, n.kind, 'sending', 1, 1, clock_timestamp() + $14 * interval '1 millisecond',
               ${nowBy("k")} + $15 * interval '1 second', ${nowBy("k")}
-         from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::smallint[],
-                     $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[])
-           as n (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id, expires_at,
-                 rail, connector, kind)
+         from ${rowsOf(`operation_id text, account text, mode text, reference text, amount_minor bigint, asset_id text,
+                         currency text, scale smallint, platform_id text, expires_at timestamptz, rail text,
+                         connector text, kind text`)} as n
               left join clocks k on k.account = n.account and n.mode = 'test'
         where n.kind <> 'payout' or exists (select from vault v where v.operation_id = n.operation_id)
         order by n.operation_id
-       on conflict (operation_id) do nothing
+       on conflict do nothing
        returning operation_id, lease_no, created_at)
      select o.operation_id, o.lease_no, o.created_at as now, v.sealed
        from opened o left join vault v on v.operation_id = o.operation_id`,
@@ -260,123 +257,6 @@ export async function writeWithheld(tx: Tx, operation_id: string, failure_code: 
     [operation_id, failure_code],
   );
   if (rowCount !== 1) throw new Error("a locked attempt was not in the state that was just read");
-}
-
-export type Changes = {
-  readonly state: AttemptState;
-  readonly version: bigint;
-  readonly handoff: Handoff;
-  readonly failure_code: FailureCode | null;
-  readonly rail_amount_minor: bigint | null;
-  readonly rail_currency: string | null;
-  readonly odd_amount_minor: bigint | null;
-  readonly odd_currency: string | null;
-  /** Seconds of business time until the rail is asked; null: never. */
-  readonly poll_in_s: number | null;
-  /** The lease that ends with this write; null: it stays. */
-  readonly ends_lease: bigint | null;
-};
-
-export type Changed = { readonly attempt: Attempt; readonly changes: Changes };
-
-/**
- * Writes what news made of attempts that are still as they were read. What the rail gave to pay with is kept from whichever
- * answer had it. A first answer leaves the time of the first question: so no index is touched.
- */
-const WRITE_NEWS = `
-  update attempts a
-     set state = m.state, version = m.version, payment_url = coalesce(m.payment_url, a.payment_url),
-         deep_link = coalesce(m.deep_link, a.deep_link), qr = coalesce(m.qr, a.qr), failure_code = m.failure_code,
-         rail_amount_minor = m.rail_amount_minor, rail_currency = m.rail_currency,
-         odd_amount_minor = m.odd_amount_minor, odd_currency = m.odd_currency,
-         next_poll_at = case when a.state = 'sending' and m.state = 'pending' then a.next_poll_at
-                             when m.poll_in_s is not null
-                             then now_of(a.account, a.mode) + m.poll_in_s * interval '1 second' end,
-         polls = case when a.state = m.state then a.polls else 0 end,
-         is_pinned = a.is_pinned or m.state = 'unknown',
-         lease_until = case when a.lease_no = m.ends_lease then null else a.lease_until end
-    from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
-                $9::text[], $10::bigint[], $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::bigint[],
-                $16::bigint[])
-      as m (operation_id, state, version, payment_url, deep_link, qr, failure_code, rail_amount_minor, rail_currency,
-            odd_amount_minor, odd_currency, poll_in_s, ends_lease, old_state, old_version, lease_no)
-   where a.operation_id = m.operation_id and a.state = m.old_state and a.version = m.old_version and a.lease_no = m.lease_no`;
-
-function writeNewsValues(news: readonly Changed[]): string[] {
-  const text = (of: (changed: Changed) => string | null) => pgTextArray(news.map(of));
-  const number = (of: (changed: Changed) => bigint | number | null) => pgNumArray(news.map(of));
-  return [
-    text(({ attempt }) => attempt.operation_id),
-    text(({ changes }) => changes.state),
-    number(({ changes }) => changes.version),
-    text(({ changes }) => changes.handoff.payment_url ?? null),
-    text(({ changes }) => changes.handoff.deep_link ?? null),
-    text(({ changes }) => changes.handoff.qr ?? null),
-    text(({ changes }) => changes.failure_code),
-    number(({ changes }) => changes.rail_amount_minor),
-    text(({ changes }) => changes.rail_currency),
-    number(({ changes }) => changes.odd_amount_minor),
-    text(({ changes }) => changes.odd_currency),
-    number(({ changes }) => changes.poll_in_s),
-    number(({ changes }) => changes.ends_lease),
-    text(({ attempt }) => attempt.state),
-    number(({ attempt }) => attempt.version),
-    number(({ attempt }) => attempt.lease_no),
-  ];
-}
-
-/** Writes what news made of locked attempts. */
-export async function writeNews(tx: Tx, news: readonly Changed[]): Promise<void> {
-  if (news.length > 0) await tx.query(WRITE_NEWS, writeNewsValues(news));
-}
-
-/**
- * Writes the rail's first answer, "accepted", into attempts as their sender wrote them, together with their history; answers
- * which were still so. Another one has been met by a callback or a take-over, and is to be looked at under its lock.
- */
-export async function writeAccepted(pool: Pool, news: readonly Changed[]): Promise<Set<string>> {
-  const { rows } = await single<{ operation_id: string }>(
-    pool,
-    `with moved as (${WRITE_NEWS} returning a.operation_id, a.account, a.mode, a.rail, m.old_state, m.state)
-     insert into attempt_history (operation_id, source, rail, outcome, from_state, to_state, happened_at)
-     select m.operation_id, 'call', m.rail, 'pending', m.old_state, m.state, ${nowBy("k")}
-       from moved m left join clocks k on k.account = m.account and m.mode = 'test'
-     returning operation_id`,
-    writeNewsValues(news),
-  );
-  return new Set(rows.map(({ operation_id }) => operation_id));
-}
-
-export type HistoryEntry = {
-  readonly attempt: Attempt;
-  readonly said: { readonly source: NewsSource; readonly answer: RailAnswer };
-  /** Null: it moved nothing. */
-  readonly to_state: AttemptState | null;
-};
-
-/** Keeps what rails said, whether it moved anything or not. */
-export async function keepHistory(tx: Tx, entries: readonly HistoryEntry[]): Promise<void> {
-  if (entries.length === 0) return;
-  const text = (of: (entry: HistoryEntry) => string | null) => pgTextArray(entries.map(of));
-  const paid = entries.map(({ said: { answer } }) => (answer.outcome === "success" ? answer : null));
-  await tx.query(
-    `insert into attempt_history (operation_id, source, rail, outcome, failure_code, rail_amount_minor,
-                                  rail_currency, from_state, to_state, happened_at)
-     select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-                          $8::text[], $9::text[], $10::timestamptz[])`,
-    [
-      text(({ attempt }) => attempt.operation_id),
-      text(({ said }) => said.source),
-      text(({ attempt }) => attempt.rail),
-      text(({ said }) => said.answer.outcome),
-      text(({ said: { answer } }) => (answer.outcome === "failed" ? answer.failure_code : null)),
-      pgNumArray(paid.map((answer) => answer?.amount_minor ?? null)),
-      pgTextArray(paid.map((answer) => answer?.currency ?? null)),
-      text(({ attempt }) => attempt.state),
-      text(({ to_state }) => to_state),
-      pgTimeArray(entries.map(({ attempt }) => attempt.now)),
-    ],
-  );
 }
 
 function onlyLease(rows: readonly { readonly lease_no: bigint }[]): bigint {

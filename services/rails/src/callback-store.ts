@@ -3,6 +3,7 @@
 import { pgBytesArray, pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Cipher } from "@cauri/store/cipher";
 import type { Tx } from "@cauri/store/pool";
+import { rowsOf } from "@cauri/store/rows";
 
 /** How long an unknown callback is matched again; real time. */
 const WAIT_HOURS = 24;
@@ -29,8 +30,7 @@ export async function keepCallbacks(tx: Tx, cipher: Cipher, callbacks: readonly 
     `insert into callbacks as c (connector, callback_id, reference, key_id, sealed, times_received, matched_at)
      select k.connector, k.callback_id, k.reference, $6, k.sealed, k.times,
             (select clock_timestamp() from attempts a where a.reference = k.reference and a.connector = k.connector)
-       from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::integer[])
-         as k (connector, callback_id, reference, sealed, times)
+       from ${rowsOf("connector text, callback_id text, reference text, sealed bytea, times integer")} as k
       order by k.connector, k.callback_id
      on conflict (connector, callback_id) do update set times_received = c.times_received + excluded.times_received
      returning connector, callback_id, xmax = 0 as is_new, matched_at is not null as known`,
@@ -58,7 +58,7 @@ export async function markMatched(tx: Tx, callbacks: readonly StoredCallback[]):
   if (callbacks.length === 0) return;
   await tx.query(
     `update callbacks c set matched_at = clock_timestamp()
-       from unnest($1::text[], $2::text[]) as m (connector, callback_id)
+       from ${rowsOf("connector text, callback_id text")} as m
       where c.connector = m.connector and c.callback_id = m.callback_id and c.matched_at is null`,
     [pgTextArray(callbacks.map(({ connector }) => connector)), pgTextArray(callbacks.map((one) => one.callback_id))],
   );

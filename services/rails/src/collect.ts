@@ -22,7 +22,7 @@ import { callOf, keeperOf, type Order, type RailCall } from "./order.ts";
 import { isFact, recordAccepted, recordAnswers, recordHeard, recordTold } from "./record.ts";
 import { nextRail } from "./routing.ts";
 import { TOGETHER } from "./together.ts";
-import { openSealed, openVault, openVaults } from "./vault-store.ts";
+import { openSealed, openVault, readSealed } from "./vault-store.ts";
 
 /** How often an attempt that another process sends is looked at. */
 const LOOK_EVERY_MS = 50;
@@ -89,29 +89,34 @@ async function collectOnce(house: House, order: Order, until_ms: number): Promis
 }
 
 /**
- * The usual way, in a transaction that orders of the same moment share: an attempt that nobody began is written down as
- * being sent. Null: it is there already, or no rail serves it, and is looked at by itself.
+ * The usual way, in a statement that orders of the same moment share: an attempt that nobody began is written down as being
+ * sent. Null: it is there already, or no rail serves it, and is looked at by itself.
  */
 const beginSending = coalescePer<House, Order, SendTask | null>((house) => ({
-  run: (orders) => transact(house.pool, (tx) => openAll(house, tx, orders)),
+  run: (orders) => openAll(house, orders),
   ...TOGETHER,
 }));
 
-async function openAll(house: House, tx: Tx, orders: readonly Order[]): Promise<(SendTask | null)[]> {
+async function openAll(house: House, orders: readonly Order[]): Promise<(SendTask | null | Error)[]> {
+  // A refund's details are kept under the id of its collection.
+  const of_others = orders.filter((order) => keeperOf(order) !== order.operation_id);
+  const others = await readSealed(house.pool, of_others.map(keeperOf));
   const chosen = orders.map((order) => ({ order, ...chooseRail(house, order, order.rails, new Set()) }));
   const served = chosen.flatMap(({ order, rail, connector }) =>
     connector === null ? [] : [{ attempt: order, rail, connector: connector.name }],
   );
-  const opened = await openSending(tx, served);
-  // A refund's details are kept under the id of its collection.
-  const of_others = orders.filter((order) => opened.has(order.operation_id) && keeperOf(order) !== order.operation_id);
-  const others = await openVaults(tx, house.cipher, of_others.map(keeperOf));
+  const opened = await openSending(house.pool, served);
   return chosen.map(({ order, rail, connector }) => {
     const { attempt: fresh, sealed } = opened.get(order.operation_id) ?? { attempt: null, sealed: null };
     if (fresh === null || connector === null) return null;
-    const own = sealed === null ? undefined : openSealed(house.cipher, order.operation_id, sealed);
-    const call = callOf(order, rail, own ?? others.get(keeperOf(order)));
-    return { do: "send", connector, lease_no: fresh.lease_no, call, fresh };
+    const keeper = keeperOf(order);
+    try {
+      const details = openSealed(house.cipher, keeper, keeper === order.operation_id ? sealed : others.get(keeper));
+      return { do: "send", connector, lease_no: fresh.lease_no, call: callOf(order, rail, details), fresh };
+    } catch (error) {
+      // What can't be opened fails alone. Its attempt stands, unsent: once its lease is over, the rail is asked first.
+      return error as Error;
+    }
   });
 }
 

@@ -7,7 +7,7 @@ import { matchWaiting } from "./callback.ts";
 import type { House } from "./house.ts";
 import { LETTERS_AT_ONCE } from "./simulator/deliver.ts";
 import type { Simulator } from "./simulator/simulator.ts";
-import { eraseTransient } from "./vault-store.ts";
+import { eraseTransient, LOOKED_AT_ONCE } from "./vault-store.ts";
 
 /** The simulator's "about 1 s" must not become two. */
 const SIMULATOR_MS = 100;
@@ -27,7 +27,7 @@ export function startLoops(house: House, simulator: Simulator | null): Loops {
   const all: Loop[] = [
     poller,
     loop("callbacks", MATCH_MS, () => matchWaiting(house)),
-    loop("vault", ERASE_MS, () => eraseTransient(house.pool)),
+    loop("vault", ERASE_MS, async () => (await eraseTransient(house.pool)).looked_at, LOOKED_AT_ONCE),
   ];
   if (simulator !== null) {
     // What becomes due meanwhile is told with the next turn: callbacks that leave together share statements everywhere.

@@ -2,6 +2,7 @@
 
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Tx } from "@cauri/store/pool";
+import { rowsOf } from "@cauri/store/rows";
 import { type Attempt, READ_ATTEMPT } from "./attempt-store.ts";
 import { dueRows } from "./due.ts";
 
@@ -36,7 +37,7 @@ export async function schedulePolls(
   await tx.query(
     `update attempts a
         set polls = a.polls + 1, next_poll_at = now_of(a.account, a.mode) + p.in_s * interval '1 second'
-       from unnest($1::text[], $2::bigint[]) as p (operation_id, in_s)
+       from ${rowsOf("operation_id text, in_s bigint")} as p
       where a.operation_id = p.operation_id`,
     [pgTextArray(polls.map((poll) => poll.operation_id)), pgNumArray(polls.map((poll) => poll.in_s))],
   );

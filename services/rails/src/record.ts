@@ -16,8 +16,9 @@ import {
   type RailAnswer,
   stepOf,
 } from "./attempt.ts";
-import { type Attempt, type Changes, keepHistory, lockAttempts, writeAccepted, writeNews } from "./attempt-store.ts";
+import { type Attempt, lockAttempts } from "./attempt-store.ts";
 import { type News, tellNews } from "./events.ts";
+import { type Changes, keepHistory, writeAccepted, writeNews } from "./news-store.ts";
 import { TOGETHER } from "./together.ts";
 
 export type Said = {

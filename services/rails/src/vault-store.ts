@@ -6,11 +6,12 @@ import { pgBytesArray, pgTextArray } from "@cauri/store/arrays";
 import type { Cipher } from "@cauri/store/cipher";
 import { coalescePer } from "@cauri/store/coalescer";
 import { type Pool, type Queryable, single, type Tx, transact } from "@cauri/store/pool";
+import { rowsOf } from "@cauri/store/rows";
 import { TOGETHER } from "./together.ts";
 
 /** What no attempt came to need is erased after this time; real time, since it is a promise about people's data. */
 const TRANSIENT_HOURS = 24;
-const ERASE_AT_ONCE = 1_000;
+export const LOOKED_AT_ONCE = 2_000;
 
 type Owner = { readonly operation_id: string; readonly account: string; readonly mode: Mode };
 /** `transient`: erased after a day unless an attempt names it. `lasting`: kept until its owner lets it go. */
@@ -38,8 +39,7 @@ async function insertAll(pool: Pool, batch: readonly Sealed[]): Promise<boolean[
     pool,
     `insert into vault (operation_id, account, mode, retention, key_id, sealed)
      select v.operation_id, v.account, v.mode, v.retention, v.key_id, v.sealed
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[])
-         as v (operation_id, account, mode, retention, key_id, sealed)
+       from ${rowsOf("operation_id text, account text, mode text, retention text, key_id text, sealed bytea")} as v
       order by v.operation_id
      on conflict (operation_id) do nothing returning operation_id`,
     [
@@ -114,39 +114,56 @@ export function copyInVault(pool: Pool, cipher: Cipher, kept_as: string, owner: 
 
 /** The details of an operation; undefined where none were given. */
 export async function openVault(db: Queryable, cipher: Cipher, operation_id: string): Promise<Buffer | undefined> {
-  return (await openVaults(db, cipher, [operation_id])).get(operation_id);
+  return openSealed(cipher, operation_id, (await readSealed(db, [operation_id])).get(operation_id));
 }
 
-/** The details of many operations; one without is missing. */
-export async function openVaults(
-  db: Queryable,
-  cipher: Cipher,
-  operation_ids: readonly string[],
-): Promise<Map<string, Buffer>> {
+/** What the vault has under many ids, sealed; one without is missing. */
+export async function readSealed(db: Queryable, operation_ids: readonly string[]): Promise<Map<string, Buffer>> {
   if (operation_ids.length === 0) return new Map();
   const { rows } = await db.query<{ operation_id: string; sealed: Buffer }>(
     "select operation_id, sealed from vault where operation_id = any($1::text[])",
     [pgTextArray(operation_ids)],
   );
-  return new Map(rows.map(({ operation_id, sealed }) => [operation_id, openSealed(cipher, operation_id, sealed)]));
+  return new Map(rows.map(({ operation_id, sealed }) => [operation_id, sealed]));
 }
 
-/** Opens what stands in the vault under this id. */
-export function openSealed(cipher: Cipher, operation_id: string, sealed: Buffer): Buffer {
-  return cipher.open(sealed, place(operation_id));
+/** Opens what stands in the vault under this id, if anything does. */
+export function openSealed(
+  cipher: Cipher,
+  operation_id: string,
+  sealed: Buffer | null | undefined,
+): Buffer | undefined {
+  return sealed == null ? undefined : cipher.open(sealed, place(operation_id));
 }
 
-/** Erases what was kept for an operation that never came; returns how many. */
-export async function eraseTransient(pool: Pool): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from vault where operation_id in
-       (select v.operation_id from vault v
-         where v.retention = 'transient' and v.kept_at < clock_timestamp() - $1 * interval '1 hour'
-           and not exists (select from attempts a where a.operation_id = v.operation_id)
-         order by v.kept_at limit $2 for update skip locked)`,
-    [TRANSIENT_HOURS, ERASE_AT_ONCE],
+/**
+ * Erases what was kept for an operation that never came, looking through what has come of age since it last looked: an
+ * attempt is never deleted, so what one names then is needed for good. One process looks at a time.
+ */
+export async function eraseTransient(
+  pool: Pool,
+  limit = LOOKED_AT_ONCE,
+): Promise<{ readonly erased: number; readonly looked_at: number }> {
+  const { rows } = await pool.query<{ erased: number; looked_at: number }>(
+    `with looked as materialized (select until from vault_looked for update skip locked),
+          due as materialized (
+            select v.operation_id, v.kept_at from vault v
+             where v.retention = 'transient' and v.kept_at > (select until from looked)
+               and v.kept_at <= clock_timestamp() - $1 * interval '1 hour'
+             order by v.kept_at limit $2),
+          -- Of those kept in the very same microsecond the limit may have cut some off.
+          gone as (
+            delete from vault v
+             where v.retention = 'transient' and v.kept_at >= (select min(kept_at) from due)
+               and v.kept_at <= (select max(kept_at) from due)
+               and not exists (select from attempts a where a.operation_id = v.operation_id)
+            returning v.operation_id),
+          moved as (update vault_looked set until = (select max(kept_at) from due) where exists (select from due))
+     select (select count(operation_id)::integer from gone) as erased,
+            (select count(operation_id)::integer from due) as looked_at`,
+    [TRANSIENT_HOURS, limit],
   );
-  return rowCount ?? 0;
+  return rows[0] ?? { erased: 0, looked_at: 0 };
 }
 
 /** Binds a sealed value to its row, so that a row copied over another one does not open. */

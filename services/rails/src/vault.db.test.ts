@@ -98,7 +98,7 @@ test("vault: transient details are erased after 24 h unless an attempt names the
   await rails.pool.query("update vault set kept_at = now() - interval '25 hours' where operation_id = any($1)", [
     [needed.operation_id, old.operation_id],
   ]);
-  assert.equal(await eraseTransient(rails.pool), 1);
+  assert.equal((await eraseTransient(rails.pool)).erased, 1);
   const { rows } = await rails.pool.query("select operation_id from vault where operation_id = any($1)", [
     [needed.operation_id, young.operation_id, old.operation_id],
   ]);
@@ -106,6 +106,25 @@ test("vault: transient details are erased after 24 h unless an attempt names the
     rows.map(({ operation_id }) => operation_id).sort(),
     [needed.operation_id, young.operation_id].sort(),
   );
+});
+
+test("vault: the eraser looks at what comes of age once, and at nothing while another process looks", async () => {
+  await eraseTransient(rails.pool);
+  const [needed, unneeded] = [orderOf(), orderOf()];
+  for (const order of [needed, unneeded]) await keep(order);
+  await collect(room.house, needed, systemClock() + 6_000);
+  // Kept in the same microsecond, of which a limit of one row cuts one off.
+  await rails.pool.query(
+    "update vault set kept_at = date_trunc('hour', now()) - interval '24 hours' where operation_id = any($1)",
+    [[needed.operation_id, unneeded.operation_id]],
+  );
+  await transact(rails.pool, async (tx) => {
+    await tx.query("select until from vault_looked for update");
+    assert.deepEqual(await eraseTransient(rails.pool), { erased: 0, looked_at: 0 });
+  });
+  assert.deepEqual(await eraseTransient(rails.pool, 1), { erased: 1, looked_at: 1 });
+  assert.deepEqual(await eraseTransient(rails.pool), { erased: 0, looked_at: 0 });
+  assert.deepEqual(await opened(room.house.cipher, needed), payer);
 });
 
 test("vault: a copy that is made again is as young as its last making: it is about to be sent", async () => {

@@ -4,6 +4,7 @@
 import { pgNumArray, pgTextArray, pgTimeArray } from "@cauri/store/arrays";
 import { nowBy } from "@cauri/store/clock";
 import { type Pool, type Queryable, single, type Tx } from "@cauri/store/pool";
+import { rowsOf } from "@cauri/store/rows";
 import { dueRows } from "../due.ts";
 import { type Booked, type ChargeNews, type ChargeState, type Plan, type SimCharge, standing } from "./charge.ts";
 
@@ -13,6 +14,13 @@ const DELIVERY_LEASE_S = 10;
 const TOKEN = /^[A-Za-z0-9_-]{1,100}$/;
 const COLUMNS = `reference, account, mode, rail, amount_minor, currency, scale, state, failure_code, token, payment_url,
                  deep_link, qr, merchant_name, description, return_url, cancel_url, expires_at, kind`;
+/** The columns of a charge and what follows, as they are given to be written. */
+const GIVEN = rowsOf(
+  `reference text, account text, mode text, rail text, amount_minor bigint, currency text, scale smallint, state text,
+   failure_code text, token text, payment_url text, deep_link text, qr text, merchant_name text, description text,
+   return_url text, cancel_url text, expires_at timestamptz, kind text, news text, becomes text, copies smallint,
+   after_ms bigint, return_after_ms bigint, tries integer`,
+);
 const READ = `select ${columnsOf("c")}, c.becomes, coalesce(c.due_at <= ${nowBy("k")}, false) as is_due,
                      coalesce(c.expires_at <= ${nowBy("k")}, false) as is_over
                 from simulator_charges c left join clocks k on k.account = c.account and c.mode = 'test'`;
@@ -39,11 +47,7 @@ export async function writeCharges(pool: Pool, bookings: readonly Booking[]): Pr
             clock_timestamp() + n.tries * $26 * interval '1 second'
        from (select u.*, u.after_ms * interval '1 millisecond' as after,
                     u.return_after_ms * interval '1 millisecond' as return_after, ${nowBy("k")} as now
-               from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::smallint[],
-                           $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
-                           $15::text[], $16::text[], $17::text[], $18::timestamptz[], $19::text[], $20::text[], $21::text[],
-                           $22::smallint[], $23::bigint[], $24::bigint[], $25::integer[])
-                 as u (${COLUMNS}, news, becomes, copies, after_ms, return_after_ms, tries)
+               from ${GIVEN} as u
                left join clocks k on k.account = u.account and u.mode = 'test') n
       order by n.reference
      on conflict (reference) do update
@@ -145,7 +149,7 @@ export async function endLetters(pool: Pool, letters: readonly Letter[]): Promis
   await single(
     pool,
     `update simulator_charges c set tell_at = null
-       from unnest($1::text[], $2::text[]) as t (reference, news) where c.reference = t.reference and c.news = t.news`,
+       from ${rowsOf("reference text, news text")} as t where c.reference = t.reference and c.news = t.news`,
     [pgTextArray(letters.map(({ reference }) => reference)), pgTextArray(letters.map(({ news }) => news))],
   );
 }
@@ -173,7 +177,7 @@ export async function delayLetters(
   await single(
     pool,
     `update simulator_charges c set try_at = clock_timestamp() + d.in_s * interval '1 second'
-       from unnest($1::text[], $2::text[], $3::bigint[]) as d (reference, news, in_s)
+       from ${rowsOf("reference text, news text, in_s bigint")} as d
       where c.reference = d.reference and c.news = d.news`,
     [
       pgTextArray(delays.map(({ letter }) => letter.reference)),
