@@ -98,7 +98,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: "a due hold is not looked for when the batch was decided ahead",
     file: `${FOLDER}/lane.ts`,
-    from: "const guarded = state.accounts.filter((account) => account.no_overdraft)",
-    to: "const guarded = state.accounts.filter(() => false)",
+    from: "if (no_overdraft) guarded.push(account_id);",
+    to: "",
   },
 ];

@@ -1,7 +1,8 @@
-// What a batch writes, as one call of the database's function: its effects become arrays, sent as PostgreSQL's own text
-// literals. The function checks the lane's head; decided ahead, it checks all that the decision took for granted.
+// What a batch writes, as one call of the database's function: its effects become arrays, integers in PostgreSQL's binary
+// format, the others as its text literals. The function checks the lane's head; decided ahead, it checks all that the
+// decision took for granted.
 
-import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
+import { pgBigints, pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import type { Prepared } from "@cauri/store/pool";
 import type { Balances, Hold, TransferFields } from "./books.ts";
 import type { Effects } from "./decide.ts";
@@ -26,6 +27,9 @@ export type Append = {
 
 export type Appended = { readonly clock_us: bigint };
 
+/** A parameter: an array as text or binary, or none. */
+type Value = string | Buffer | null;
+
 const PARAMETERS = 45;
 const places = Array.from({ length: PARAMETERS }, (_, index) => `$${index + 1}`).join(", ");
 
@@ -40,10 +44,10 @@ export function appendValues(append: Append): unknown[] {
     ...[lane_id, previous.head, after.sequence, after.head, timeOf(recorded_us), ahead],
     ...fieldArrays(transfers),
     transfers.every(({ id, group_id }) => id === group_id) ? null : pgTextArray(transfers.map((one) => one.group_id)),
-    pgNumArray(entries.map((entry) => entry.account_id)),
+    pgBigints(entries.map((entry) => entry.account_id)),
     ...balanceArrays(entries.map((entry) => entry.after)),
     pgNumArray(last.map(([, place]) => place + 1)),
-    pgNumArray(guarded),
+    pgBigints(guarded),
     unbooked.length === 0 ? null : pgTextArray(unbooked),
     ...(refusals.length === 0
       ? absent(10)
@@ -53,13 +57,13 @@ export function appendValues(append: Append): unknown[] {
   ];
 }
 
-function fieldArrays(rows: readonly { readonly id: string; readonly fields: TransferFields }[]): (string | null)[] {
+function fieldArrays(rows: readonly { readonly id: string; readonly fields: TransferFields }[]): Value[] {
   return [
     pgTextArray(rows.map((row) => row.id)),
     rows.every((row) => row.fields.kind === "post") ? null : pgTextArray(rows.map((row) => row.fields.kind)),
-    pgNumArray(rows.map((row) => row.fields.debit_id)),
-    pgNumArray(rows.map((row) => row.fields.credit_id)),
-    pgNumArray(rows.map((row) => row.fields.amount)),
+    pgBigints(rows.map((row) => row.fields.debit_id)),
+    pgBigints(rows.map((row) => row.fields.credit_id)),
+    pgBigints(rows.map((row) => row.fields.amount)),
     sparse(rows, (row) => row.fields.hold_id),
     timeArray(rows, (row) => row.fields.expires_ms),
     timeArray(rows, (row) => row.fields.effective_ms),
@@ -67,34 +71,34 @@ function fieldArrays(rows: readonly { readonly id: string; readonly fields: Tran
   ];
 }
 
-function newHoldArrays(holds: readonly Hold[]): (string | null)[] {
+function newHoldArrays(holds: readonly Hold[]): Value[] {
   if (holds.length === 0) return absent(8);
   return [
     pgTextArray(holds.map((hold) => hold.hold_id)),
-    pgNumArray(holds.map((hold) => hold.debit_id)),
-    pgNumArray(holds.map((hold) => hold.credit_id)),
-    pgNumArray(holds.map((hold) => hold.amount)),
+    pgBigints(holds.map((hold) => hold.debit_id)),
+    pgBigints(holds.map((hold) => hold.credit_id)),
+    pgBigints(holds.map((hold) => hold.amount)),
     timeArray(holds, (hold) => hold.expires_ms),
     ...stateArrays(holds),
     pgTextArray(holds.map((hold) => hold.operation_id)),
   ];
 }
 
-function endedHoldArrays(holds: readonly Hold[]): (string | null)[] {
+function endedHoldArrays(holds: readonly Hold[]): Value[] {
   if (holds.length === 0) return absent(3);
   return [pgTextArray(holds.map((hold) => hold.hold_id)), ...stateArrays(holds)];
 }
 
-function stateArrays(holds: readonly Hold[]): string[] {
-  return [pgTextArray(holds.map((hold) => hold.state)), pgNumArray(holds.map((hold) => hold.captured))];
+function stateArrays(holds: readonly Hold[]): Value[] {
+  return [pgTextArray(holds.map((hold) => hold.state)), pgBigints(holds.map((hold) => hold.captured))];
 }
 
-function balanceArrays(balances: readonly Balances[]): string[] {
+function balanceArrays(balances: readonly Balances[]): Value[] {
   return [
-    pgNumArray(balances.map((one) => one.debits_pending)),
-    pgNumArray(balances.map((one) => one.debits_posted)),
-    pgNumArray(balances.map((one) => one.credits_pending)),
-    pgNumArray(balances.map((one) => one.credits_posted)),
+    pgBigints(balances.map((one) => one.debits_pending)),
+    pgBigints(balances.map((one) => one.debits_posted)),
+    pgBigints(balances.map((one) => one.credits_pending)),
+    pgBigints(balances.map((one) => one.credits_posted)),
   ];
 }
 

@@ -60,7 +60,6 @@ export type Decision = { readonly answers: readonly GroupAnswer[]; readonly effe
 type Working = {
   readonly state: BookState;
   readonly by_code: Map<string, Account>;
-  readonly by_id: Map<number, Account>;
   readonly balances: Map<number, Balances>;
   readonly holds: Map<string, Hold>;
   readonly known: Map<string, Known>;
@@ -84,11 +83,14 @@ export function isEmpty(effects: Effects): boolean {
 }
 
 function open(state: BookState): Working {
+  const by_code = new Map<string, Account>();
+  const balances = new Map<number, Balances>();
+  for (const account of state.accounts) {
+    by_code.set(account.code, account);
+    balances.set(account.account_id, account.balances);
+  }
   return {
-    state,
-    by_code: new Map(state.accounts.map((account) => [account.code, account])),
-    by_id: new Map(state.accounts.map((account) => [account.account_id, account])),
-    balances: new Map(state.accounts.map((account) => [account.account_id, account.balances])),
+    ...{ state, by_code, balances },
     holds: new Map(state.holds.map((hold) => [hold.hold_id, hold])),
     known: new Map(state.known),
     transfers: [],

@@ -207,8 +207,12 @@ export function appendOf(
   { effects, answers }: Decision,
   ahead: readonly GroupOrder[] | null,
 ): Append {
-  const accounts = new Map(state.accounts.map((account) => [account.account_id, account]));
-  const accountOf = (account_id: number) => accounts.get(account_id) ?? unread(account_id);
+  const codes = new Map<number, string>();
+  const guarded: number[] = [];
+  for (const { account_id, code, no_overdraft } of state.accounts) {
+    codes.set(account_id, code);
+    if (no_overdraft) guarded.push(account_id);
+  }
   const sequence = previous.sequence + 1n;
   const head = hashBatch(
     {
@@ -220,9 +224,8 @@ export function appendOf(
       transfers: effects.transfers.map(({ id, group_id, fields }) => ({ id, word: group_id, fields })),
       refusals: effects.refusals.map(({ id, result, fields }) => ({ id, word: result, fields })),
     },
-    (account_id) => accountOf(account_id).code,
+    (account_id) => codes.get(account_id) ?? unread(account_id),
   );
-  const guarded = state.accounts.filter((account) => account.no_overdraft).map((account) => account.account_id);
   return {
     lane_id: lane.lane_id,
     previous: { sequence: previous.sequence, head: previous.head },
