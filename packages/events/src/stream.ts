@@ -9,8 +9,11 @@ export const STREAM = "CAURI";
 const HOUR_MS = 3_600_000;
 /** Outbox rows stay 48 h; the stream keeps a day more, so that a row there can always be held against it. */
 export const STREAM_KEEPS_MS = 72 * HOUR_MS;
-/** A relay that repeats a publish does so within seconds; consumers know an event by its id anyway. */
-const DUPLICATE_WINDOW_MS = 10 * 60_000;
+/**
+ * A relay that repeats a publish does so within seconds; consumers know an event by its id anyway. The server keeps every id
+ * of this window in its memory.
+ */
+const DUPLICATE_WINDOW_MS = 2 * 60_000;
 /** Longer than any batch takes; a process that was killed with messages in its hands delays them by this. */
 const ACK_WAIT_MS = 10_000;
 /** What one consumer may hold unacknowledged: bounds a batch and the memory of a process. */

@@ -3,7 +3,7 @@ import { openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { describeError, gathering, logger, standardOutput } from "./log.ts";
+import { describeError, gathering, logger, standardOutput, timeField } from "./log.ts";
 
 function lines() {
   const written: string[] = [];
@@ -16,6 +16,12 @@ test("log: one JSON object a line, with its room and time", () => {
   const line = JSON.parse(written[0] ?? "");
   assert.deepEqual([line.level, line.room, line.request, line.msg], ["info", "test", "req-1", "rpc"]);
   assert.match(line.time, /^\d{4}-.*Z$/);
+});
+
+test("log: the time of a line is the one of ISO 8601, whatever second came before", () => {
+  for (const now of [0, 999, 1_000, 1_763_769_599_007, 1_763_769_599_999, 1_763_769_600_000, 42, 951_782_400_050]) {
+    assert.equal(timeField(now), `,"time":"${new Date(now).toISOString()}"`);
+  }
 });
 
 test("log: usual lines gather, a loud one takes them all out at once", () => {

@@ -2,7 +2,7 @@
 // caller hands it over: a secret in a log is there for years.
 
 import { logIds, tracing } from "@cauri/trace/span";
-import { type DestinationStream, destination, type Logger, pino, stdTimeFunctions, symbols } from "pino";
+import { type DestinationStream, destination, type Logger, pino, symbols } from "pino";
 
 export type Log = Logger;
 
@@ -49,7 +49,7 @@ export function logger(room: string, level = "info", stream: DestinationStream =
     {
       level,
       base: { room },
-      timestamp: stdTimeFunctions.isoTime,
+      timestamp: timeField,
       // pino's own redaction walks each path for each line, which cost more than all else about it.
       formatters: { level: (label) => ({ level: label }), log: (fields) => cut(fields) },
       serializers: { err: describeError },
@@ -63,6 +63,19 @@ export function logger(room: string, level = "info", stream: DestinationStream =
     return child.call(this, cut(fields), ...more);
   } as Log["child"];
   return log;
+}
+
+let second = Number.NaN;
+let until_second = "";
+
+/** pino's own field of the time, a tenth of its price: all but the milliseconds is made once a second. */
+export function timeField(now = Date.now()): string {
+  const ms = now % 1000;
+  if (now - ms !== second) {
+    second = now - ms;
+    until_second = new Date(now).toISOString().slice(0, -"000Z".length);
+  }
+  return `,"time":"${until_second}${String(ms).padStart(3, "0")}Z"`;
 }
 
 /** The fields without what may not be written; nearly always the very ones that were given. */
