@@ -11,7 +11,7 @@ import { cpuOf, sum } from "./measure.ts";
 
 /** Statements by which the limiter's own cost is measured. */
 const ROUNDS = 200;
-const WARM_UP_ROUNDS = 50;
+const WARM_UP_ROUNDS = 200;
 
 export type OpenLimiter = Limiter & {
   /** Statements so far. */
