@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { connect, headers, type NatsConnection } from "@nats-io/transport-node";
+import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { type Message, openPublisher, type Publisher, type Taken } from "./publish.ts";
 import { ensureStream, STREAM } from "./stream.ts";
 import { type TestNats, testNats } from "./testing.ts";
@@ -23,10 +23,8 @@ after(async () => {
 });
 
 function message(id: string, change: { readonly subject?: string; readonly stream?: string } = {}): Message {
-  const carried = headers();
-  carried.set("Nats-Msg-Id", id);
-  carried.set("Nats-Expected-Stream", change.stream ?? STREAM);
-  return { subject: change.subject ?? "cauri.test.thing.done", payload: Buffer.from(id), headers: carried };
+  const headers = [["Nats-Msg-Id", id] as const, ["Nats-Expected-Stream", change.stream ?? STREAM] as const];
+  return { subject: change.subject ?? "cauri.test.thing.done", payload: Buffer.from(id), headers };
 }
 
 test("publish_all: numbers in the order of the messages, and a repeat has the number of the first", async () => {
@@ -38,6 +36,19 @@ test("publish_all: numbers in the order of the messages, and a repeat has the nu
   assert.equal(next, Number(first[2]) + 1);
   const stream = await jetstream(nc).streams.get(STREAM);
   assert.equal((await stream.info()).state.messages, 4);
+});
+
+test("publish_all: a message arrives with its headers, and none may have two lines", async () => {
+  const subject = "cauri.test.headed";
+  const headed = (value: string) => ({
+    ...message(`headed ${value.length}`, { subject }),
+    headers: [["Cauri-Account", value]] as const,
+  });
+  const [seq, refused] = await publisher.publishAll([headed("acct_é: 1"), headed("two\r\nlines")]);
+  assert.match(String(refused), /more than one line/);
+  const manager = await jetstreamManager(nc, { checkAPI: false });
+  const kept = await manager.streams.getMessage(STREAM, { seq: Number(seq) });
+  assert.deepEqual([...(kept?.header ?? [])], [["Cauri-Account", ["acct_é: 1"]]]);
 });
 
 test("publish_all: what is not taken fails alone, whatever the cause", async () => {

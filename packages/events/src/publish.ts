@@ -5,7 +5,12 @@ import { createInbox, type Msg, type MsgHdrs, type NatsConnection } from "@nats-
 
 const TIMEOUT_MS = 5_000;
 
-export type Message = { readonly subject: string; readonly payload: Uint8Array; readonly headers: MsgHdrs };
+export type Message = {
+  readonly subject: string;
+  readonly payload: Uint8Array;
+  /** Names and values, as they are written; a value has one line. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+};
 
 /** The number of a message in the stream, or why it was not taken, or not known to be. */
 export type Taken = number | Error;
@@ -52,7 +57,7 @@ export function openPublisher(nc: NatsConnection): Publisher {
           };
           waiting.set(token, settle);
           try {
-            nc.publish(subject, payload, { reply: `${inbox}.${token}`, headers });
+            nc.publish(subject, payload, { reply: `${inbox}.${token}`, headers: written(headers) });
           } catch (error) {
             settle(error instanceof Error ? error : new Error(String(error)));
           }
@@ -63,6 +68,20 @@ export function openPublisher(nc: NatsConnection): Publisher {
         }
       }),
   };
+}
+
+/**
+ * Headers in the form that goes over the wire, of which the client asks no more than that. Its own are read character by
+ * character, name for name and message for message, at eight times the price.
+ */
+function written(headers: Message["headers"]): MsgHdrs {
+  let text = "NATS/1.0\r\n";
+  for (const [name, value] of headers) {
+    if (/[\r\n]/.test(value)) throw new Error(`the header ${name} has more than one line`);
+    text += `${name}: ${value}\r\n`;
+  }
+  const bytes = Buffer.from(`${text}\r\n`);
+  return { encode: () => bytes } as unknown as MsgHdrs;
 }
 
 type Ack = { readonly seq?: unknown; readonly error?: { readonly description?: string } };

@@ -18,7 +18,6 @@ import {
   tracing,
   withSpan,
 } from "@cauri/trace/span";
-import { headers } from "@nats-io/transport-node";
 import type { Events } from "./events.ts";
 import type { Message } from "./publish.ts";
 import { reconcile } from "./reconcile.ts";
@@ -180,12 +179,13 @@ function spanOf(event: UnsentEvent): Span | null {
 }
 
 function messageOf(event: UnsentEvent): Message {
-  const carried = headers();
-  carried.set(ID_HEADER, event.event_id);
-  carried.set(STREAM_HEADER, STREAM);
-  carried.set(ACCOUNT_HEADER, event.account);
+  const carried: [string, string][] = [
+    [ID_HEADER, event.event_id],
+    [STREAM_HEADER, STREAM],
+    [ACCOUNT_HEADER, event.account],
+  ];
   const trace = traceparent();
-  if (trace !== undefined) carried.set(TRACE_HEADER, trace);
+  if (trace !== undefined) carried.push([TRACE_HEADER, trace]);
   return { subject: event.subject, payload: event.payload, headers: carried };
 }
 
