@@ -19,6 +19,11 @@ import { endOf, LEASE_MARGIN_MS, openRunner, type Run, type RunnerOptions } from
 
 /** A claim is made when so much of the room is free: half of its price is for the endpoints, however few it takes. */
 const CLAIM_SHARE = 0.5;
+/**
+ * Results hand their places on while so much of the room is free. A busier process gathers places for a claim: for each
+ * endpoint that takes more than a result or two leave, and is shared out among all.
+ */
+const REFILL_SHARE = 0.75;
 
 export type SenderOptions = RunnerOptions & {
   readonly per_endpoint: number;
@@ -59,15 +64,14 @@ export function openSender(options: SenderOptions): Sender {
       if (outcome !== "refilled" && hints.ended(at)) options.wake();
     },
     offer(arrived) {
-      if (!hasRoom()) return null;
+      if (!hasRoom(REFILL_SHARE)) return null;
       const endpoints = hints.waitingAt(arrived.map(({ claimed }) => claimed.endpoint_id));
       return endpoints.length === 0 ? null : { endpoints, ...caps };
     },
     took: (claimed) => startAll(claimed.map((each) => [each])),
   });
   let stopped = false;
-  /** While half of the places are taken, all that become free are given out anew, among all endpoints. */
-  const hasRoom = () => !stopped && runner.room() >= options.parallel * CLAIM_SHARE;
+  const hasRoom = (share = CLAIM_SHARE) => !stopped && runner.room() >= options.parallel * share;
 
   function hint(endpoints?: readonly bigint[]): void {
     if (endpoints === undefined) hints.lookSoon();
