@@ -137,8 +137,8 @@ function wants({ subscribed_events: names, created_at }: Subscriber, { event, oc
 /**
  * An endpoint sends at once what its caps leave room for while nothing else there could go: else its turn is the queue's.
  * Events of one operation that come together go together, each with a lease that has time for those before it.
- * A statement after that of the locks, for its snapshot must be younger than they are. Without `offset 0` PostgreSQL would
- * work out the room anew wherever it is named.
+ * A statement after that of the locks, for its snapshot must be younger than they are. If it weren't materialised, the room
+ * would be worked out anew wherever it is named.
  */
 const INSERT = `
   with made as (
@@ -150,17 +150,18 @@ const INSERT = `
         as i (id, endpoint_id, event_id, account, mode, event, operation_id, version, body, occurred_at)
     on conflict (id) do nothing
     returning id, endpoint_id, mode, due_at, operation_id, version),
+  capped as materialized (
+    select e.id, e.account, ${roomOf({ per_endpoint: "$12", suspend_after: "$13", per_account: "$14" })} as room
+      from (select o.id, o.account, o.consecutive_failures, ${flyingAt("o")} as flying
+              from endpoints o
+             where o.id = any($11::bigint[]) and o.is_active and (o.suspended_until is null or o.suspended_until <= $15)) e),
   ready as materialized (
     select g.id, g.room, case when g.room > 0 then not exists (
              select 1 from (values ('live'), ('test')) m (mode) cross join lateral (
                select 1 from queue w
                 where w.endpoint_id = g.id and w.mode = m.mode and w.due_at <= ${nowOf("g.account", "m.mode")}
                   and ${mayGo()} limit 1) h) else false end as is_free
-      from (select e.id, e.account, ${roomOf({ per_endpoint: "$12", suspend_after: "$13", per_account: "$14" })} as room
-              from (select o.id, o.account, o.consecutive_failures, ${flyingAt("o")} as flying
-                      from endpoints o
-                     where o.id = any($11::bigint[]) and o.is_active
-                       and (o.suspended_until is null or o.suspended_until <= $15)) e offset 0) g),
+      from capped g),
   placed as materialized (
     select p.*, case when p.may_go and p.place <= p.room then nextval('flight_numbers') end as no
       from (select c.*, row_number() over (partition by c.endpoint_id, c.may_go order by c.version, c.id) as place,

@@ -178,13 +178,15 @@ export function take(lease_ms: string): string {
 
 /**
  * The limit is shared out in turns, beginning with the endpoints that have the fewest attempts under way: so they stay even,
- * and with them the number of connections. Without `offset 0` PostgreSQL would count them anew wherever they are named.
+ * and with them the number of connections.
  */
 const CLAIM = `
-  with ready as materialized (
+  with counted as materialized (
+    select o.id, o.account, o.consecutive_failures, ${flyingAt("o")} as flying
+      from endpoints o where o.id = any($1::bigint[])),
+  ready as materialized (
     select e.id, e.account, e.flying, ${roomOf({ per_endpoint: "$2", suspend_after: "$3", per_account: "$6" })} as room
-      from (select o.id, o.account, o.consecutive_failures, ${flyingAt("o")} as flying
-              from endpoints o where o.id = any($1::bigint[]) offset 0) e),
+      from counted e),
   due as materialized (
     select p.place from ${dueAt(mayGo())}
      order by r.flying + p.turn limit $4),
