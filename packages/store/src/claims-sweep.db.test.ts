@@ -16,9 +16,9 @@ test("due_claims: takes over 1 s after the lease ran out, once, under a new numb
   await sweep(db.pool);
   const wanted = claimRequest();
   await claimed(db.pool, wanted);
-  await age(db.pool, wanted.operation_id, LEASE_MS + 900);
-  assert.deepEqual(await sweep(db.pool), []);
-  await age(db.pool, wanted.operation_id, 100);
+  await age(db.pool, wanted.operation_id, LEASE_MS);
+  assert.deepEqual(await sweep(db.pool), [], "the lease is over, the second is not");
+  await age(db.pool, wanted.operation_id, 1_000);
   const [found, ...more] = await sweep(db.pool);
   assert.deepEqual(more, []);
   assert.deepEqual(found, {

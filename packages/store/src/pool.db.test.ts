@@ -82,12 +82,16 @@ test("transact: a connection is usable again after every kind of failure", async
 test("transact: two that deadlock both end well", async () => {
   await db.pool.query("insert into clocks values ('deadlock a', 0), ('deadlock b', 0)");
   let runs = 0;
+  let holding = 0;
+  const both = Promise.withResolvers<void>();
   const add = (first: string, second: string) =>
     transact(db.pool, async (tx) => {
       runs += 1;
       const update = "update clocks set offset_ms = offset_ms + 1 where account = $1";
       await tx.query(update, [first]);
-      await tx.query("select pg_sleep(0.1)");
+      holding += 1;
+      if (holding === 2) both.resolve();
+      await both.promise;
       await tx.query(update, [second]);
     });
   await Promise.all([add("deadlock a", "deadlock b"), add("deadlock b", "deadlock a")]);
