@@ -25,12 +25,6 @@ export function openHints(readWaiting: () => Promise<readonly bigint[]>) {
   };
   return {
     add,
-    /** Something waits there for an attempt under way to end. */
-    note(endpoints: readonly bigint[]) {
-      for (const id of endpoints) waiting.add(id);
-    },
-    /** Of these endpoints those where something waited when that was last heard of, once each. */
-    waitingAt: (endpoints: readonly bigint[]): bigint[] => [...new Set(endpoints)].filter((id) => waiting.has(id)),
     /** An attempt has ended there; tells whether a claim may find something now. */
     ended(id: bigint): boolean {
       if (waiting.has(id)) hot.add(id);

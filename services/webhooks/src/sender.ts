@@ -19,11 +19,6 @@ import { endOf, LEASE_MARGIN_MS, openRunner, type Run, type RunnerOptions } from
 
 /** A claim is made when so much of the room is free: half of its price is for the endpoints, however few it takes. */
 const CLAIM_SHARE = 0.5;
-/**
- * Results hand their places on while so much of the room is free. A busier process gathers places for a claim: for each
- * endpoint that takes more than a result or two leave, and is shared out among all.
- */
-const REFILL_SHARE = 0.75;
 
 export type SenderOptions = RunnerOptions & {
   readonly per_endpoint: number;
@@ -49,40 +44,18 @@ export type Sender = {
   /** Takes no more, waits a while for what is under way, and gives back the rest unspent. */
   stop(): Promise<void>;
   inFlight(): number;
-  /** How many attempts have ended here, ever. */
-  ended(): number;
 };
 
 export function openSender(options: SenderOptions): Sender {
   const { pool, per_endpoint, per_account, timeout_ms } = options;
-  const caps = { per_endpoint, per_account, lease_ms: timeout_ms + LEASE_MARGIN_MS };
+  const lease_ms = timeout_ms + LEASE_MARGIN_MS;
   const now = () => new Date(options.now());
   const hints = openHints(() => returnLost(pool).then(() => waitingEndpoints(pool, now())));
-  const runner = openRunner(options, {
-    heard({ endpoint_id: at }, outcome) {
-      if (outcome === "unsent") hints.add([at]);
-      if (outcome !== "refilled" && hints.ended(at)) options.wake();
-    },
-    offer(arrived) {
-      if (!hasRoom(REFILL_SHARE)) return null;
-      const endpoints = hints.waitingAt(arrived.map(({ claimed }) => claimed.endpoint_id));
-      return endpoints.length === 0 ? null : { endpoints, ...caps };
-    },
-    took: (claimed) => startAll(claimed.map((each) => [each])),
+  const runner = openRunner(options, ({ endpoint_id }, unsent) => {
+    if (unsent) hints.add([endpoint_id]);
+    if (hints.ended(endpoint_id)) options.wake();
   });
   let stopped = false;
-  const hasRoom = (share = CLAIM_SHARE) => !stopped && runner.room() >= options.parallel * share;
-
-  function hint(endpoints?: readonly bigint[]): void {
-    if (endpoints === undefined) hints.lookSoon();
-    else hints.add(endpoints);
-    options.wake();
-  }
-
-  async function startAll(all: readonly (readonly Claimed[])[]): Promise<void> {
-    if (stopped && all.length > 0) await giveBack(pool, all.flat());
-    else for (const chain of all) runner.start(chain);
-  }
 
   /** Claims are made one after another: a drain must see what the pump has just taken as under way. */
   let claiming: Promise<unknown> = Promise.resolve();
@@ -90,8 +63,10 @@ export function openSender(options: SenderOptions): Sender {
     const mine = claiming.then(async () => {
       const chosen = await choose();
       if (chosen.limit <= 0 || chosen.endpoints.length === 0 || stopped) return 0;
-      const { claimed, waiting } = await transact(pool, (tx) => claimDue(tx, { ...chosen, ...caps, now: now() }));
-      await startAll(claimed.map((each) => [each]));
+      const more = { per_endpoint, per_account, lease_ms, now: now() };
+      const { claimed, waiting } = await transact(pool, (tx) => claimDue(tx, { ...chosen, ...more }));
+      if (stopped) await giveBack(pool, claimed);
+      else for (const each of claimed) runner.start([each]);
       hints.claimed(chosen.endpoints, waiting);
       // The limit cut some endpoint short, and nobody knows which.
       if (claimed.length === chosen.limit) hints.add(waiting);
@@ -102,21 +77,29 @@ export function openSender(options: SenderOptions): Sender {
   }
 
   return {
-    hint,
-    offer: () => (hasRoom() ? { ...caps, timeout_ms, now: now() } : null),
-    async arrived({ claimed, queued, held }) {
-      await startAll(chains(claimed));
-      hints.note(held);
-      // The end of an attempt of this process brings the next claim there by itself; one now would find nothing.
-      const claimable = [...queued, ...held.filter((id) => !runner.isBusyAt(id))];
-      if (claimable.length > 0) hint(claimable);
+    hint(endpoints) {
+      if (endpoints === undefined) hints.lookSoon();
+      else hints.add(endpoints);
+      options.wake();
+    },
+    offer() {
+      const has_room = !stopped && runner.room() >= options.parallel * CLAIM_SHARE;
+      return has_room ? { per_endpoint, per_account, lease_ms, timeout_ms, now: now() } : null;
+    },
+    async arrived({ claimed, queued }) {
+      if (stopped && claimed.length > 0) await giveBack(pool, claimed);
+      else for (const chain of chains(claimed)) runner.start(chain);
+      if (queued.length === 0) return;
+      hints.add(queued);
+      options.wake();
     },
     async pump() {
       // All results of one batch give their hints before the next claim is made.
       await nextTurn();
       return claimAndStart(async () => {
         await hints.look();
-        return { endpoints: hasRoom() ? hints.take() : [], limit: runner.room() };
+        const limit = runner.room();
+        return { endpoints: limit >= options.parallel * CLAIM_SHARE ? hints.take() : [], limit };
       });
     },
     drain: (account) =>
@@ -134,12 +117,11 @@ export function openSender(options: SenderOptions): Sender {
       await runner.abandon();
     },
     inFlight: () => runner.running.size,
-    ended: runner.ended,
   };
 }
 
 /** What came together of one operation for one endpoint, in the order given: it is sent one after another. */
-function chains(claimed: readonly Claimed[]): readonly (readonly Claimed[])[] {
+function chains(claimed: readonly Claimed[]): Iterable<readonly Claimed[]> {
   const found = new Map<string, Claimed[]>();
   for (const each of claimed) {
     const key = `${each.endpoint_id} ${each.about}`;
@@ -147,7 +129,7 @@ function chains(claimed: readonly Claimed[]): readonly (readonly Claimed[])[] {
     if (chain === undefined) found.set(key, [each]);
     else chain.push(each);
   }
-  return [...found.values()];
+  return found.values();
 }
 
 /** Claims and waits, until a claim finds nothing and nothing is under way. */
