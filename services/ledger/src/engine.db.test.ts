@@ -71,6 +71,23 @@ const available = async (asset_id: string, code = MERCHANT) => {
 const resultsOf = (answers: readonly { transfers: readonly { result: Result }[] }[]) =>
   answers.map((answer) => answer.transfers.map((one) => one.result).join());
 
+/** The pool, with something between each statement and its answer. */
+function onEachQuery(
+  between: (query: () => Promise<unknown>, statement: string | { name?: string }) => Promise<unknown>,
+): Pool {
+  return new Proxy(pool, {
+    get(target, name) {
+      if (name !== "connect") return Reflect.get(target, name);
+      return async () => {
+        const client = await target.connect();
+        const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+        const changed = (...args: unknown[]) => between(() => query(...args), args[0] as string | { name?: string });
+        return Object.assign(Object.create(client), { query: changed, release: () => client.release() });
+      };
+    },
+  });
+}
+
 test("post: 64 callers race for money that is enough for half of them, over two replicas", async () => {
   const asset_id = await lane();
   const engines = [startEngine({ pool }), startEngine({ pool })] as const;
@@ -160,20 +177,10 @@ test("expiry: reads and rivals find the funds free at once, the sweeper books it
 test("a commit whose answer was lost: the repeat answers that it stands, and books nothing more", async () => {
   const asset_id = await lane();
   // The connection breaks after the commit has reached the server: what the caller sees is a fault, not an answer.
-  const losing = new Proxy(pool, {
-    get(target, name) {
-      if (name !== "connect") return Reflect.get(target, name);
-      return async () => {
-        const client = await target.connect();
-        const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
-        const broken = async (...args: unknown[]) => {
-          const answer = await query(...args);
-          if (args[0] === "commit") throw new Error("Connection terminated unexpectedly");
-          return answer;
-        };
-        return Object.assign(Object.create(client), { query: broken, release: () => client.release() });
-      };
-    },
+  const losing = onEachQuery(async (query, statement) => {
+    const answer = await query();
+    if (statement === "commit") throw new Error("Connection terminated unexpectedly");
+    return answer;
   });
   const orders = own(asset_id, [post("a", FLOAT, MERCHANT, 5n), hold("h", MERCHANT, FLOAT, 2n)]);
   const lane_id = await laneId(asset_id);
@@ -219,6 +226,38 @@ test("a batch that is to be decided again: nobody who came after it is booked be
     const spending = first.then(() => write(`spend ${round}`, MERCHANT, FEES, 5n));
     assert.deepEqual(await Promise.all([funding, spending]), ["ok", "ok"]);
   }
+});
+
+test("a batch that is to be decided again: nobody is booked before one that was sent with it and has not heard yet", async () => {
+  const asset_id = await lane();
+  // The second statement of those sent ahead hears its refusal only when the test says so.
+  const late = Promise.withResolvers<void>();
+  let sent_ahead = 0;
+  const slow = onEachQuery(async (query, statement) => {
+    const answer = query();
+    if (sent_ahead < 0 || statement.name !== "ledger_append") return answer;
+    sent_ahead += 1;
+    if (sent_ahead === 2) await Promise.allSettled([answer, late.promise]);
+    return answer;
+  });
+  const writer = new LaneWriter(slow, await laneId(asset_id));
+  const write = (word: string, debit: string, credit: string, amount: bigint) =>
+    writer.post([own(asset_id, [post(word, debit, credit, amount)])]);
+  sent_ahead = -1;
+  await write("x", FLOAT, MERCHANT, 1n);
+  await write("y", MERCHANT, FEES, 1n);
+  await postOne(startEngine({ pool }), own(asset_id, [post("rival", FLOAT, FEES, 1n)]));
+  sent_ahead = 0;
+  // It reads every account anew, so that what comes after it could be decided at once.
+  const first = writer.post([own(asset_id, [post("a", FLOAT, MERCHANT, 1n), post("b", MERCHANT, FEES, 1n)])]);
+  const funding = write("fund", FLOAT, MERCHANT, 5n);
+  assert.equal((await first).length, 1);
+  const spending = write("spend", MERCHANT, FEES, 5n);
+  late.resolve();
+  const answers = [...(await funding), ...(await spending)].map((one) =>
+    one instanceof Error ? assert.fail(one) : one,
+  );
+  assert.deepEqual(resultsOf(answers), ["ok", "ok"]);
 });
 
 test("decided ahead: a group that stands in part and is refused in the rest hears what stands", async () => {

@@ -33,8 +33,8 @@ export class LaneWriter {
   #tail: Turn = { decided: Promise.resolve(), done: Promise.resolve() };
   /** Batches that are not decided yet, because they wait or read: whoever comes later is decided after them. */
   #standing = 0;
-  /** Batches that were decided and are to be decided again: whoever comes later waits for their answers. */
-  #refused = 0;
+  /** Batches that were decided ahead and are not answered yet. */
+  readonly #sent = new Set<Ahead>();
 
   constructor(pool: Pool, lane_id: number) {
     this.#pool = pool;
@@ -59,9 +59,10 @@ export class LaneWriter {
 
   async #write(groups: readonly GroupOrder[], turn: Turn, onDecided: () => void): Promise<Answers> {
     // Nothing runs between the end of a wait and the line after it, so nobody slips in between.
-    if (this.#standing > 0) {
+    const overtaken = this.#isOvertaken();
+    if (this.#standing > 0 || overtaken) {
       this.#standing += 1;
-      await (this.#refused > 0 ? turn.done : turn.decided);
+      await (overtaken ? turn.done : turn.decided);
       this.#standing -= 1;
     }
     let ahead = this.#decideAhead(groups);
@@ -73,7 +74,16 @@ export class LaneWriter {
       ahead = this.#decideAhead(groups);
     }
     if (ahead === null) return await this.#alone(() => this.#writeAlone(groups));
+    this.#sent.add(ahead);
     onDecided();
+    try {
+      return await this.#send(groups, ahead, turn);
+    } finally {
+      this.#sent.delete(ahead);
+    }
+  }
+
+  async #send(groups: readonly GroupOrder[], ahead: Ahead, turn: Turn): Promise<Answers> {
     const begun = performance.now();
     try {
       const { rows } = await this.#line<Appended>(APPEND, appendValues(ahead.append));
@@ -85,15 +95,19 @@ export class LaneWriter {
       if (this.#view === ahead.view) this.#view = null;
       if (isUnavailable(error)) return groups.map(() => asError(error));
     }
-    this.#refused += 1;
-    try {
-      return await this.#alone(async () => {
-        await turn.done;
-        return await this.#writeAlone(groups);
-      });
-    } finally {
-      this.#refused -= 1;
-    }
+    return await this.#alone(async () => {
+      await turn.done;
+      return await this.#writeAlone(groups);
+    });
+  }
+
+  /**
+   * Whether some batch was decided on what proved wrong: it is refused by the database, heard or not yet, and decided again.
+   * Whoever comes later waits for its answer, not for its decision.
+   */
+  #isOvertaken(): boolean {
+    for (const { view } of this.#sent) if (view !== this.#view) return true;
+    return false;
   }
 
   /** With nothing else of ours under way. */
