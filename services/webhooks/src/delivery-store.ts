@@ -203,6 +203,13 @@ export async function returnLost(db: Queryable): Promise<number> {
   return rowCount ?? 0;
 }
 
+/** Whether some attempt at these endpoints has not ended, of this process or of any other. */
+export async function isUnderWay(db: Queryable, endpoints: readonly bigint[]): Promise<boolean> {
+  const text = "select exists (select from flights where endpoint_id = any($1::bigint[])) as under_way";
+  const { rows } = await db.query<{ under_way: boolean }>(text, [pgNumArray(endpoints)]);
+  return rows[0]?.under_way === true;
+}
+
 /** Gives attempts back that were not made, or whose end nobody will write: they wait again, and nothing is counted. */
 export async function giveBack(db: Queryable, claimed: readonly Claimed[]): Promise<void> {
   await db.query(

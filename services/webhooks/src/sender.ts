@@ -10,15 +10,18 @@ import {
   type ClaimOptions,
   claimDue,
   giveBack,
+  isUnderWay,
   returnLost,
   waitingEndpoints,
 } from "./delivery-store.ts";
 import { endpointIds } from "./endpoint-store.ts";
 import { openHints } from "./hints.ts";
-import { endOf, LEASE_MARGIN_MS, openRunner, type Run, type RunnerOptions } from "./runner.ts";
+import { endOf, LEASE_MARGIN_MS, openRunner, type RunnerOptions } from "./runner.ts";
 
 /** A claim is made when so much of the room is free: half of its price is for the endpoints, however few it takes. */
 const CLAIM_SHARE = 0.5;
+/** A drain looks so often whether another replica's attempts have ended; a dead one's end with their leases. */
+const OTHERS_MS = 50;
 
 export type SenderOptions = RunnerOptions & {
   readonly per_endpoint: number;
@@ -102,14 +105,20 @@ export function openSender(options: SenderOptions): Sender {
         return { endpoints: limit >= options.parallel * CLAIM_SHARE ? hints.take() : [], limit };
       });
     },
-    drain: (account) =>
-      drainOf(async () => {
+    async drain(account) {
+      for (let done = 0; ; ) {
         await returnLost(pool);
         const endpoints = await endpointIds(pool, account);
         await claimAndStart(async () => ({ endpoints, limit: options.parallel, patient: true }));
         // The pump may have been faster: what it has under way for this account belongs to the drain as well.
-        return [...runner.running].filter(({ claimed }) => claimed.account === account);
-      }),
+        const runs = [...runner.running].filter(({ claimed }) => claimed.account === account);
+        done += runs.length;
+        if (runs.length > 0) await endOf(runs);
+        // What another replica sends, or held when it died, may fill an endpoint's cap, so that nothing could be claimed.
+        else if (!stopped && (await isUnderWay(pool, endpoints))) await sleep(OTHERS_MS);
+        else return done;
+      }
+    },
     async stop() {
       stopped = true;
       await claiming;
@@ -130,16 +139,6 @@ function chains(claimed: readonly Claimed[]): Iterable<readonly Claimed[]> {
     else chain.push(each);
   }
   return found.values();
-}
-
-/** Claims and waits, until a claim finds nothing and nothing is under way. */
-async function drainOf(claim: () => Promise<readonly Run[]>): Promise<number> {
-  for (let done = 0; ; ) {
-    const runs = await claim();
-    if (runs.length === 0) return done;
-    await endOf(runs);
-    done += runs.length;
-  }
 }
 
 type Choice = Pick<ClaimOptions, "endpoints" | "limit" | "patient">;

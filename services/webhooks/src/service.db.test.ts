@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { newId } from "@cauri/money/ids";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
 import {
@@ -25,6 +26,7 @@ import { transact } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
 import { serverIdentity, writeAuthority } from "../../../test/authority.ts";
 import { type Event, insertDeliveries } from "./arrival-store.ts";
+import { claimDue, giveBack } from "./delivery-store.ts";
 import { type Dialer, openDialer } from "./dialer.ts";
 import { parseNetworks } from "./guard.ts";
 import { openSender, type Sender } from "./sender.ts";
@@ -316,6 +318,21 @@ test("sender: an endpoint that hangs and one that fails delay nobody", async () 
   }
   const delivered = received.filter(({ path }) => path === "/no/2").length;
   assert.equal(delivered, 20, "not one attempt more than twenty");
+});
+
+test("drain: waits for what another replica has under way, which may fill the endpoint's cap", async () => {
+  const account = "acct_cap";
+  const { id } = await registered(account, "/cap");
+  await deliver(...Array.from({ length: 10 }, (_, at) => event(account, `pay_${at}`)));
+  const other = { endpoints: [id], limit: 8, per_endpoint: 8, per_account: 40, lease_ms: 60_000, now: new Date() };
+  const { claimed } = await transact(database.pool, (tx) => claimDue(tx, other));
+  assert.equal(claimed.length, 8);
+  const drained = sender.drain(account);
+  assert.equal(await Promise.race([drained, sleep(300, "waits")]), "waits");
+  // The other one dies: its leases run out.
+  await giveBack(database.pool, claimed);
+  assert.equal(await drained, 10);
+  assert.equal(received.filter(({ path }) => path === "/cap").length, 10);
 });
 
 test("delete_endpoint: what waits for it goes with it, and the URL may be registered anew", async () => {
