@@ -1,4 +1,4 @@
-// The engine on real PostgreSQL: races, repeats, expiry, lost answers, faults beside healthy neighbours.
+// The engine on real PostgreSQL: races, repeats, expiry, faults beside healthy neighbours.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -9,9 +9,8 @@ import type { Pool } from "@cauri/store/pool";
 import { testDatabase } from "@cauri/store/testing";
 import fc from "fast-check";
 import { openAccounts, readAccounts, readMerchantAccounts, readMerchantTotals } from "./account-store.ts";
-import { type GroupAnswer, type GroupOrder, isRemembered, type Result, type TransferOrder } from "./books.ts";
+import { type GroupAnswer, type GroupOrder, isRemembered, type Result } from "./books.ts";
 import { type Engine, startEngine } from "./engine.ts";
-import { LaneWriter, runBatch } from "./lane.ts";
 import { Model } from "./model-testing.ts";
 import {
   CODES,
@@ -24,6 +23,7 @@ import {
   idOf,
   LANES,
   MERCHANT,
+  own,
   post,
   release,
 } from "./testing.ts";
@@ -49,15 +49,6 @@ async function lane(more: readonly string[] = []): Promise<string> {
   return asset_id;
 }
 
-/** Ids are global, so each test's words are made its own by its lane. */
-function own(asset_id: string, transfers: readonly TransferOrder[]): GroupOrder {
-  const id = (text: string) => idOf(`${asset_id}/${text}`);
-  return group(
-    transfers.map((one) => ({ ...one, id: id(one.id), hold_id: one.hold_id === null ? null : id(one.hold_id) })),
-    { asset_id },
-  );
-}
-
 async function balance(asset_id: string, code: string) {
   const [account] = await readAccounts(pool, [{ code, asset_id, book: "live" }]);
   return account ?? assert.fail(`${code} is not open`);
@@ -70,23 +61,6 @@ const available = async (asset_id: string, code = MERCHANT) => {
 
 const resultsOf = (answers: readonly { transfers: readonly { result: Result }[] }[]) =>
   answers.map((answer) => answer.transfers.map((one) => one.result).join());
-
-/** The pool, with something between each statement and its answer. */
-function onEachQuery(
-  between: (query: () => Promise<unknown>, statement: string | { name?: string }) => Promise<unknown>,
-): Pool {
-  return new Proxy(pool, {
-    get(target, name) {
-      if (name !== "connect") return Reflect.get(target, name);
-      return async () => {
-        const client = await target.connect();
-        const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
-        const changed = (...args: unknown[]) => between(() => query(...args), args[0] as string | { name?: string });
-        return Object.assign(Object.create(client), { query: changed, release: () => client.release() });
-      };
-    },
-  });
-}
 
 test("post: 64 callers race for money that is enough for half of them, over two replicas", async () => {
   const asset_id = await lane();
@@ -174,23 +148,6 @@ test("expiry: reads and rivals find the funds free at once, the sweeper books it
   assert.equal(left.length, 0);
 });
 
-test("a commit whose answer was lost: the repeat answers that it stands, and books nothing more", async () => {
-  const asset_id = await lane();
-  // The connection breaks after the commit has reached the server: what the caller sees is a fault, not an answer.
-  const losing = onEachQuery(async (query, statement) => {
-    const answer = await query();
-    if (statement === "commit") throw new Error("Connection terminated unexpectedly");
-    return answer;
-  });
-  const orders = own(asset_id, [post("a", FLOAT, MERCHANT, 5n), hold("h", MERCHANT, FLOAT, 2n)]);
-  const lane_id = await laneId(asset_id);
-  await assert.rejects(runBatch(losing, lane_id, [orders]), /Connection terminated/);
-  const answer = await postOne(startEngine({ pool }), orders);
-  assert.equal(answer.accepted, true);
-  assert.deepEqual(resultsOf([answer]), ["exists,exists"]);
-  assert.equal(await available(asset_id), 3n);
-});
-
 test("a batch with a broken group: its neighbours are answered, it fails alone", async () => {
   const asset_id = await lane();
   const engine = startEngine({ pool });
@@ -204,60 +161,6 @@ test("a batch with a broken group: its neighbours are answered, it fails alone",
   ]);
   assert.deepEqual([a.status, b.status, c.status], ["fulfilled", "rejected", "fulfilled"]);
   assert.equal(await available(asset_id), 3n);
-});
-
-test("a batch that is to be decided again: nobody who came after it is booked before it", async () => {
-  const asset_id = await lane();
-  const writer = new LaneWriter(pool, await laneId(asset_id));
-  const rival = startEngine({ pool });
-  const write = async (word: string, debit: string, credit: string, amount: bigint) => {
-    const [answer] = await writer.post([own(asset_id, [post(word, debit, credit, amount)])]);
-    return answer instanceof Error ? assert.fail(answer) : (answer?.transfers[0]?.result ?? assert.fail());
-  };
-  await writer.post([own(asset_id, [post("x", FLOAT, MERCHANT, 1n), post("y", MERCHANT, FEES, 1n)])]);
-  for (let round = 0; round < 20; round += 1) {
-    // Another replica moves the lane, so that what the writer remembers is worth nothing.
-    await postOne(rival, own(asset_id, [post(`rival ${round}`, FLOAT, FEES, 1n)]));
-    const first = writer.post([
-      own(asset_id, [post(`a${round}`, FLOAT, MERCHANT, 1n), post(`b${round}`, MERCHANT, FEES, 1n)]),
-    ]);
-    const funding = write(`fund ${round}`, FLOAT, MERCHANT, 5n);
-    // In the very moment between the first one's answer and the second one's turn.
-    const spending = first.then(() => write(`spend ${round}`, MERCHANT, FEES, 5n));
-    assert.deepEqual(await Promise.all([funding, spending]), ["ok", "ok"]);
-  }
-});
-
-test("a batch that is to be decided again: nobody is booked before one that was sent with it and has not heard yet", async () => {
-  const asset_id = await lane();
-  // The second statement of those sent ahead hears its refusal only when the test says so.
-  const late = Promise.withResolvers<void>();
-  let sent_ahead = 0;
-  const slow = onEachQuery(async (query, statement) => {
-    const answer = query();
-    if (sent_ahead < 0 || statement.name !== "ledger_append") return answer;
-    sent_ahead += 1;
-    if (sent_ahead === 2) await Promise.allSettled([answer, late.promise]);
-    return answer;
-  });
-  const writer = new LaneWriter(slow, await laneId(asset_id));
-  const write = (word: string, debit: string, credit: string, amount: bigint) =>
-    writer.post([own(asset_id, [post(word, debit, credit, amount)])]);
-  sent_ahead = -1;
-  await write("x", FLOAT, MERCHANT, 1n);
-  await write("y", MERCHANT, FEES, 1n);
-  await postOne(startEngine({ pool }), own(asset_id, [post("rival", FLOAT, FEES, 1n)]));
-  sent_ahead = 0;
-  // It reads every account anew, so that what comes after it could be decided at once.
-  const first = writer.post([own(asset_id, [post("a", FLOAT, MERCHANT, 1n), post("b", MERCHANT, FEES, 1n)])]);
-  const funding = write("fund", FLOAT, MERCHANT, 5n);
-  assert.equal((await first).length, 1);
-  const spending = write("spend", MERCHANT, FEES, 5n);
-  late.resolve();
-  const answers = [...(await funding), ...(await spending)].map((one) =>
-    one instanceof Error ? assert.fail(one) : one,
-  );
-  assert.deepEqual(resultsOf(answers), ["ok", "ok"]);
 });
 
 test("decided ahead: a group that stands in part and is refused in the rest hears what stands", async () => {
@@ -407,9 +310,4 @@ async function postOne(engine: Engine, order: GroupOrder): Promise<GroupAnswer> 
 async function databaseNow(from: Pool): Promise<number> {
   const { rows } = await from.query<{ now: Date }>("select clock_timestamp() as now");
   return rows[0]?.now.getTime() ?? 0;
-}
-
-async function laneId(asset_id: string): Promise<number> {
-  const { rows } = await pool.query<{ lane_id: number }>("select lane_id from lanes where asset_id = $1", [asset_id]);
-  return rows[0]?.lane_id ?? assert.fail();
 }

@@ -41,6 +41,15 @@ export function group(transfers: readonly TransferOrder[], more: Partial<GroupOr
   return { asset_id: "ast_xof", book: "live", operation_id: "pay_1", transfers, ...more };
 }
 
+/** A group with ids of its own lane's: ids are global, and the words of tests are few. */
+export function own(asset_id: string, transfers: readonly TransferOrder[]): GroupOrder {
+  const id = (text: string) => idOf(`${asset_id}/${text}`);
+  return group(
+    transfers.map((one) => ({ ...one, id: id(one.id), hold_id: one.hold_id === null ? null : id(one.hold_id) })),
+    { asset_id },
+  );
+}
+
 /** A batch of a history: groups of one lane, `after_ms` later than the batch before. */
 export type Step = { readonly after_ms: number; readonly groups: readonly GroupOrder[] };
 
