@@ -2,10 +2,10 @@
 // A key is looked at first, then the operation's own id, then the client_ref. The lease's clock is the database's.
 
 import type { Mode } from "@cauri/money/mode";
-import type { Refusal } from "@cauri/money/refusal";
-import { refuse } from "@cauri/money/refusal";
+import { type Refusal, refuse } from "@cauri/money/refusal";
 import { pgBoolArray, pgBytesArray, pgNumArray, pgTextArray } from "./arrays.ts";
 import type { Queryable, Tx } from "./pool.ts";
+import { rowsOf } from "./rows.ts";
 
 export { fingerprint } from "./fingerprint.ts";
 
@@ -27,6 +27,10 @@ const TOLD_WAIT_MS = 600_000;
 const ORPHAN_WAIT_MS = 10_000;
 /** Each new look means that another claim came or went meanwhile; after so many the honest answer is "busy". */
 const MAX_LOOKS = 10;
+const LEASES = rowsOf("operation_id text, lease_no integer");
+const REQUEST =
+  "operation_id text, account text, mode text, route text, kind text, key text, client_ref text, fingerprint bytea";
+const [REQUESTS, NEW_CLAIMS] = [rowsOf(REQUEST), rowsOf(`${REQUEST}, decided boolean, lease_ms integer`)];
 
 export type ClaimRequest = {
   /** The id minted for this request; the operation's own where the key is new. */
@@ -144,8 +148,7 @@ export async function holdLeases(tx: Tx, leases: readonly Lease[]): Promise<Map<
   if (leases.length === 0) return new Map();
   const { rows } = await tx.query<Lease>(
     `select c.operation_id, c.lease_no
-       from claims c join unnest($1::text[], $2::integer[]) as l (operation_id, lease_no)
-         on c.operation_id = l.operation_id and c.lease_no = l.lease_no
+       from claims c join ${LEASES} as l on c.operation_id = l.operation_id and c.lease_no = l.lease_no
       where c.state <> 'done'
       order by c.operation_id for no key update of c`,
     leaseArrays(leases),
@@ -163,7 +166,7 @@ export async function decideClaims(tx: Tx, leases: readonly Lease[]): Promise<vo
   if (leases.length === 0) return;
   await tx.query(
     `update claims c set decided = true
-       from unnest($1::text[], $2::integer[]) as l (operation_id, lease_no)
+       from ${LEASES} as l
       where c.operation_id = l.operation_id and c.lease_no = l.lease_no and c.state <> 'done'`,
     leaseArrays(leases),
   );
@@ -180,7 +183,7 @@ export async function finishClaims(tx: Tx, leases: readonly Lease[]): Promise<nu
   const { rowCount } = await tx.query(
     `update claims c
         set state = 'done', decided = true, lease_until = null, told_at = null, due_at = null
-       from unnest($1::text[], $2::integer[]) as l (operation_id, lease_no)
+       from ${LEASES} as l
       where c.operation_id = l.operation_id and c.lease_no = l.lease_no and c.state <> 'done'`,
     leaseArrays(leases),
   );
@@ -326,9 +329,7 @@ async function insertClaims(tx: Tx, requests: readonly ClaimRequest[]): Promise<
      select r.operation_id, r.account, r.mode, r.route, r.kind, r.key, r.client_ref, r.fingerprint, r.decided,
             clock_timestamp() + r.lease_ms * interval '1 millisecond',
             clock_timestamp() + (r.lease_ms + $11) * interval '1 millisecond'
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
-                   $9::boolean[], $10::integer[])
-         as r (operation_id, account, mode, route, kind, key, client_ref, fingerprint, decided, lease_ms)
+       from ${NEW_CLAIMS} as r
       order by r.account, r.mode, r.key, r.client_ref, r.operation_id
      on conflict do nothing
      returning operation_id`,
@@ -348,8 +349,7 @@ async function readClaims(tx: Queryable, requests: readonly ClaimRequest[]): Pro
             coalesce(c.lease_until <= clock_timestamp(), false) as lease_over,
             coalesce(c.route = r.route and c.key = r.key, false) as same_key,
             c.account = r.account and c.mode = r.mode and c.route = r.route and c.fingerprint = r.fingerprint as same_request
-       from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
-            with ordinality as r (operation_id, account, mode, route, kind, key, client_ref, fingerprint, ord)
+       from ${REQUESTS} as r
        join claims c on c.operation_id = r.operation_id
          or (c.account = r.account and c.mode = r.mode and c.route = r.route and c.key = r.key)
          or (c.account = r.account and c.mode = r.mode and c.kind = r.kind and c.client_ref = r.client_ref)`,

@@ -6,6 +6,7 @@
 import type { Mode } from "@cauri/money/mode";
 import { pgBytesArray, pgNumArray, pgTextArray } from "./arrays.ts";
 import type { Pool, Queryable, Tx } from "./pool.ts";
+import { rowsOf } from "./rows.ts";
 
 export type OutboxEvent = {
   /** `evt_…`, also the `Nats-Msg-Id`; derive it from the cause, so that a step run twice appends once. */
@@ -47,8 +48,7 @@ export async function appendEvents(tx: Tx, events: readonly OutboxEvent[]): Prom
     `with added as (
        insert into outbox (event_id, topic, subject, payload, account, mode)
        select e.event_id, e.topic, e.subject, e.payload, e.account, e.mode
-         from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[])
-              with ordinality as e (event_id, topic, subject, payload, account, mode, ord)
+         from ${rowsOf("event_id text, topic text, subject text, payload bytea, account text, mode text")} as e
         order by e.ord
        on conflict (event_id) do nothing
        returning seq)

@@ -11,6 +11,7 @@ import { clockOf, nowBy } from "./clock.ts";
 import { findNamed } from "./find.ts";
 import { type ListPage, type ListQuery, listPage } from "./lists.ts";
 import { type Pool, type Queryable, snapshot, type Tx } from "./pool.ts";
+import { rowsOf } from "./rows.ts";
 
 /** A change of state as the table of moves gave it. */
 export type OutgoingChange = {
@@ -165,9 +166,8 @@ function moveText(table: string): string {
                  completed_at = case when m.status in ('initiated', 'pending') then null
                                      when m.status = p.status then p.completed_at
                                      else coalesce(p.completed_at, greatest(p.updated_at, ${nowBy("c")})) end
-            from unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::bigint[],
-                        $8::text[], $9::text[])
-              as m (id, was, version, status, told, failure_code, rail_version, rail, clock)
+            from ${rowsOf(`id text, was text, version integer, status text, told integer, failure_code text,
+                           rail_version bigint, rail text, clock text`)} as m
             left join clocks c on c.account = m.clock
            where p.id = m.id and p.status = m.was and p.version = m.version
           returning ${MOVED.map((column) => `p.${column}`).join(", ")}`;
@@ -193,7 +193,9 @@ async function record(db: Queryable, noun: string, entries: readonly OutgoingEnt
   const [table, id] = [pg.escapeIdentifier(`${noun}_news`), pg.escapeIdentifier(`${noun}_id`)];
   await db.query(
     `insert into ${table} as h (${id}, source, rail_version, says, applied, failure_code, paid_minor, paid_currency)
-     select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::boolean[], $6::text[], $7::bigint[], $8::text[])
+     select id, source, rail_version, says, applied, failure_code, paid_minor, paid_currency
+       from ${rowsOf(`id text, source text, rail_version bigint, says text, applied boolean, failure_code text,
+                      paid_minor bigint, paid_currency text`)} as e
      on conflict (${id}, rail_version, source, says)
        do update set applied = true where excluded.applied and not h.applied`,
     [

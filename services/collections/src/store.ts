@@ -9,6 +9,7 @@ import { clockOf, nowBy } from "@cauri/store/clock";
 import { findNamed } from "@cauri/store/find";
 import { type ListPage, type ListQuery, listPage } from "@cauri/store/lists";
 import { type Pool, type Queryable, snapshot, type Tx } from "@cauri/store/pool";
+import { rowsOf } from "@cauri/store/rows";
 import {
   type MaskedPayer,
   NO_OFFER,
@@ -171,9 +172,8 @@ export async function movePayments(
             completed_at = case when m.status in ('initiated', 'pending') then null
                                 when m.status = p.status then p.completed_at
                                 else greatest(p.updated_at, ${nowBy("c")}) end
-       from unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::bigint[],
-                   $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
-         as m (id, was, version, status, told, failure_code, rail_version, rail, payment_url, deep_link, qr, clock)
+       from ${rowsOf(`id text, was text, version integer, status text, told integer, failure_code text,
+                      rail_version bigint, rail text, payment_url text, deep_link text, qr text, clock text`)} as m
        left join clocks c on c.account = m.clock
       where p.id = m.id and p.status = m.was and p.version = m.version
      returning ${MOVED.map((column) => `p.${column}`).join(", ")}`,
@@ -256,7 +256,9 @@ export async function recordNews(tx: Queryable, entries: readonly NewsEntry[]): 
   if (entries.length === 0) return;
   await tx.query(
     `insert into payment_news as h (payment_id, source, rail_version, says, applied, failure_code, paid_minor, paid_currency)
-     select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::boolean[], $6::text[], $7::bigint[], $8::text[])
+     select payment_id, source, rail_version, says, applied, failure_code, paid_minor, paid_currency
+       from ${rowsOf(`payment_id text, source text, rail_version bigint, says text, applied boolean, failure_code text,
+                      paid_minor bigint, paid_currency text`)} as e
      on conflict (payment_id, rail_version, source, says)
        do update set applied = true where excluded.applied and not h.applied`,
     [
