@@ -203,11 +203,23 @@ export async function returnLost(db: Queryable): Promise<number> {
   return rowCount ?? 0;
 }
 
-/** Whether some attempt at these endpoints has not ended, of this process or of any other. */
-export async function isUnderWay(db: Queryable, endpoints: readonly bigint[]): Promise<boolean> {
-  const text = "select exists (select from flights where endpoint_id = any($1::bigint[])) as under_way";
-  const { rows } = await db.query<{ under_way: boolean }>(text, [pgNumArray(endpoints)]);
-  return rows[0]?.under_way === true;
+/**
+ * Nothing of test mode is under way at these endpoints, of this process or of any other, and nothing that they would take is
+ * due. One statement, for what comes back from under way is due in the same moment: two looks could miss it between them.
+ */
+export async function isQuiet(db: Queryable, endpoints: readonly bigint[], now: Date): Promise<boolean> {
+  const { rows } = await db.query<{ quiet: boolean }>(
+    `select not exists (
+       select from flights f join deliveries d on d.id = f.delivery_id
+        where f.endpoint_id = any($1::bigint[]) and d.mode = 'test')
+        and not exists (
+       select from endpoints e cross join lateral (
+         select from queue q
+          where q.endpoint_id = e.id and q.mode = 'test' and q.due_at <= ${nowOf("e.account", "'test'")} limit 1) h
+        where e.id = any($1::bigint[]) and e.is_active and (e.suspended_until is null or e.suspended_until <= $2)) as quiet`,
+    [pgNumArray(endpoints), now],
+  );
+  return rows[0]?.quiet === true;
 }
 
 /** Gives attempts back that were not made, or whose end nobody will write: they wait again, and nothing is counted. */

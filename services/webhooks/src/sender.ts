@@ -10,7 +10,7 @@ import {
   type ClaimOptions,
   claimDue,
   giveBack,
-  isUnderWay,
+  isQuiet,
   returnLost,
   waitingEndpoints,
 } from "./delivery-store.ts";
@@ -42,7 +42,7 @@ export type Sender = {
   arrived(news: Arrived): Promise<void>;
   /** Claims and starts what there is room for; answers how many were started. */
   pump(): Promise<number>;
-  /** Sends everything due of one account until nothing is; answers how many attempts ended. */
+  /** Sends everything due of one account's test mode until nothing is; answers how many attempts ended. */
   drain(account: string): Promise<number>;
   /** Takes no more, waits a while for what is under way, and gives back the rest unspent. */
   stop(): Promise<void>;
@@ -109,14 +109,16 @@ export function openSender(options: SenderOptions): Sender {
       for (let done = 0; ; ) {
         await returnLost(pool);
         const endpoints = await endpointIds(pool, account);
+        if (stopped || (await isQuiet(pool, endpoints, now()))) return done;
         await claimAndStart(async () => ({ endpoints, limit: options.parallel, patient: true }));
         // The pump may have been faster: what it has under way for this account belongs to the drain as well.
-        const runs = [...runner.running].filter(({ claimed }) => claimed.account === account);
+        const runs = [...runner.running].filter(
+          ({ claimed }) => claimed.account === account && claimed.mode === "test",
+        );
         done += runs.length;
         if (runs.length > 0) await endOf(runs);
         // What another replica sends, or held when it died, may fill an endpoint's cap, so that nothing could be claimed.
-        else if (!stopped && (await isUnderWay(pool, endpoints))) await sleep(OTHERS_MS);
-        else return done;
+        else await sleep(OTHERS_MS);
       }
     },
     async stop() {

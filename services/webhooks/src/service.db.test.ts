@@ -22,7 +22,7 @@ import { connectClient } from "@cauri/rpc/client";
 import { logger } from "@cauri/rpc/log";
 import { type RunningServer, startServer } from "@cauri/rpc/server";
 import { openCipher } from "@cauri/store/cipher";
-import { transact } from "@cauri/store/pool";
+import { type Pool, transact } from "@cauri/store/pool";
 import { type TestDatabase, testDatabase } from "@cauri/store/testing";
 import { serverIdentity, writeAuthority } from "../../../test/authority.ts";
 import { type Event, insertDeliveries } from "./arrival-store.ts";
@@ -39,11 +39,13 @@ const settings = { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TO
 const log = logger("webhooks-test", "silent");
 const folder = mkdtempSync(join(tmpdir(), "cauri-webhooks-"));
 const received: Received[] = [];
+const given_up = Promise.withResolvers<void>();
 let receiver: Server;
 let base: string;
 let database: TestDatabase;
 let dialer: Dialer;
 let sender: Sender;
+let openSenderOn: (pool: Pool) => Sender;
 let server: RunningServer;
 let client: ReturnType<typeof connect>;
 
@@ -51,37 +53,31 @@ const connect = () => connectClient(WebhookServiceClient, { address: `127.0.0.1:
 
 before(async () => {
   await writeAuthority(folder);
-  // `/hang…` never answers, `/no…` answers 500, everything else 200.
+  // `/hang…` does not answer until it is told to give up, `/no…` answers 500, everything else 200.
   receiver = createServer(serverIdentity(folder), async (request, response) => {
     const path = request.url ?? "";
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part as Buffer);
     received.push({ path, body: Buffer.concat(parts).toString("utf8"), headers: request.headers });
-    if (!path.startsWith("/hang")) response.writeHead(path.startsWith("/no") ? 500 : 200).end();
+    if (path.startsWith("/hang")) await given_up.promise.then(() => response.destroy());
+    else response.writeHead(path.startsWith("/no") ? 500 : 200).end();
   });
+  // It never hangs up: an attempt on a connection that is just being closed would fail without having arrived.
+  receiver.keepAliveTimeout = 0;
   await new Promise<void>((open) => receiver.listen(0, "127.0.0.1", open));
   base = `https://localhost:${(receiver.address() as AddressInfo).port}`;
   database = await testDatabase("webhooks", [join(import.meta.dirname, "..", "migrations")]);
   const { pool } = database;
   const cipher = openCipher(`k1:${randomBytes(32).toString("base64")}`);
   const ca = readFileSync(join(folder, "ca.pem"), "utf8");
-  dialer = openDialer({ allowed: parseNetworks("127.0.0.0/8,::1"), timeout_ms: 4_000, ca });
-  sender = openSender({
-    pool,
-    dialer,
-    cipher,
-    parallel: 64,
-    per_endpoint: 8,
-    per_account: 40,
-    grace_ms: 1_000,
-    timeout_ms: 4_000,
-    ladder_s: [60, 300, 1800, 7200],
-    suspend_ms: 3_600_000,
-    wake: () => {},
-    now: Date.now,
-    log,
-    observe: () => {},
-  });
+  dialer = openDialer({ allowed: parseNetworks("127.0.0.0/8,::1"), timeout_ms: 30_000, ca });
+  openSenderOn = (lane) =>
+    openSender({
+      ...{ pool: lane, dialer, cipher, parallel: 64, per_endpoint: 8, per_account: 40 },
+      ...{ grace_ms: 1_000, timeout_ms: 30_000, ladder_s: [60, 300, 1800, 7200], suspend_ms: 3_600_000 },
+      ...{ wake: () => {}, now: Date.now, log, observe: () => {} },
+    });
+  sender = openSenderOn(pool);
   const service = webhookService({
     pool,
     dialer,
@@ -107,7 +103,8 @@ after(async () => {
 
 /** A request as the gateway sends it: an operation id is minted for each. */
 function caller(account: string, key: string | null = null): Caller {
-  return { ...houseCaller(account, "test", "req", newId("whk", Date.now())), key_id: "key_1", idempotency_key: key };
+  const caller = houseCaller(account, "test", "req", newId("whk", Date.now()));
+  return { ...caller, key_id: "key_1", idempotency_key: key, deadline_ms: Date.now() + 60_000 };
 }
 
 function register(account: string, body: Partial<CreateEndpointRequest>, key: string | null = null) {
@@ -309,7 +306,8 @@ test("sender: an endpoint that hangs and one that fails delay nobody", async () 
     assert.ok((rowCount ?? 0) <= 8, `${rowCount} attempts under way at the hanging endpoint`);
     await new Promise((wake) => setTimeout(wake, 10));
   }
-  assert.ok(received.filter(({ path }) => path === "/hang").length < 20, "the quick one's are done first");
+  assert.ok(received.filter(({ path }) => path === "/hang").length <= 8, "the quick one's are done first");
+  given_up.resolve();
   await sender.drain(account);
   const states = new Map((await list(account)).map((endpoint) => [endpoint.id, endpoint]));
   for (const { id } of [hanging, failing]) {
@@ -320,19 +318,45 @@ test("sender: an endpoint that hangs and one that fails delay nobody", async () 
   assert.equal(delivered, 20, "not one attempt more than twenty");
 });
 
-test("drain: waits for what another replica has under way, which may fill the endpoint's cap", async () => {
-  const account = "acct_cap";
-  const { id } = await registered(account, "/cap");
+/** Ten deliveries wait, and another replica has eight of them under way: that is the endpoint's cap. */
+async function filled(account: string) {
+  const { id } = await registered(account, `/${account}`);
   await deliver(...Array.from({ length: 10 }, (_, at) => event(account, `pay_${at}`)));
-  const other = { endpoints: [id], limit: 8, per_endpoint: 8, per_account: 40, lease_ms: 60_000, now: new Date() };
+  const other = { endpoints: [id], limit: 8, per_endpoint: 8, per_account: 40, lease_ms: 600_000, now: new Date() };
   const { claimed } = await transact(database.pool, (tx) => claimDue(tx, other));
   assert.equal(claimed.length, 8);
+  return claimed;
+}
+
+test("drain: waits for what another replica has under way, which may fill the endpoint's cap", async () => {
+  const account = "acct_cap";
+  const claimed = await filled(account);
   const drained = sender.drain(account);
   assert.equal(await Promise.race([drained, sleep(300, "waits")]), "waits");
   // The other one dies: its leases run out.
   await giveBack(database.pool, claimed);
   assert.equal(await drained, 10);
-  assert.equal(received.filter(({ path }) => path === "/cap").length, 10);
+  assert.equal(received.filter(({ path }) => path === "/acct_cap").length, 10);
+});
+
+test("drain: what comes back from another replica between its claim and its next look is sent as well", async () => {
+  const account = "acct_between";
+  const claimed = await filled(account);
+  const { pool } = database;
+  let back: Promise<void> | undefined;
+  let has_claimed = false;
+  const connect = () => {
+    has_claimed = true;
+    return pool.connect();
+  };
+  const query = async (text: string, values: unknown[]) => {
+    if (has_claimed) back ??= giveBack(pool, claimed);
+    await back;
+    return pool.query(text, values);
+  };
+  const other = openSenderOn(Object.create(pool, { connect: { value: connect }, query: { value: query } }));
+  assert.equal(await other.drain(account), 10);
+  await other.stop();
 });
 
 test("delete_endpoint: what waits for it goes with it, and the URL may be registered anew", async () => {
