@@ -96,19 +96,22 @@ export type PoolOptions = {
   readonly log?: Log;
   /** Plans every statement by indexes, nested loops and once: right where none of them reads a large part of a table. */
   readonly by_index?: boolean;
+  /** Instead of each of the limits of waiting: for tests, which must not fail because their machine is busy. */
+  readonly patience_ms?: number;
 };
 
 export function openPool(options: PoolOptions): Pool {
+  const { patience_ms } = options;
   const pool = new pg.Pool({
     connectionString: options.url,
     application_name: options.name,
     max: options.max ?? DEFAULT_CONNECTIONS,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    connectionTimeoutMillis: patience_ms ?? CONNECT_TIMEOUT_MS,
     keepAlive: true,
     pipeline: true,
     types: { getTypeParser },
     ...(options.by_index === true ? { options: BY_INDEX } : {}),
-    ...SESSION_LIMITS,
+    ...(patience_ms === undefined ? SESSION_LIMITS : limitsOf(patience_ms)),
   });
   // An idle connection that breaks (a failover) is replaced by the pool; without a listener it would end the process.
   pool.on("error", (error) => options.log?.warn({ err: error, pool: options.name }, "an idle connection was lost"));
@@ -121,6 +124,10 @@ export function openPool(options: PoolOptions): Pool {
   };
   pool.query = marked as typeof pool.query;
   return pool;
+}
+
+function limitsOf(ms: number): Record<keyof typeof SESSION_LIMITS, number> {
+  return { statement_timeout: ms, lock_timeout: ms, idle_in_transaction_session_timeout: ms };
 }
 
 /** A statement outside any transaction, prepared as those within are. The pool drops a connection on which one failed. */

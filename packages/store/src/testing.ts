@@ -12,6 +12,8 @@ import { openPool, type Pool } from "./pool.ts";
 const PASSWORD = "test";
 /** Templates are made one at a time on a server; any number that nothing else locks. */
 const TEMPLATE_LOCK = 7_215_004_184;
+/** A busy machine may let a race of many wait for its few connections; it only ends a test that hangs. */
+export const PATIENCE_MS = 60_000;
 
 export type TestDatabase = {
   /** Logged in as the room's service: with its rights, no more. */
@@ -35,7 +37,8 @@ export async function testDatabase(
   await asAdmin(server_url, (admin) => admin.query(`create database ${name} template ${template} strategy file_copy`));
   const admin_url = databaseUrl(server_url, name);
   const url = roomUrl(admin_url, room, PASSWORD);
-  const pool = openPool({ url, name: `test ${room}`, ...(options.max === undefined ? {} : { max: options.max }) });
+  const max = options.max === undefined ? {} : { max: options.max };
+  const pool = openPool({ url, name: `test ${room}`, patience_ms: PATIENCE_MS, ...max });
   return {
     pool,
     url,

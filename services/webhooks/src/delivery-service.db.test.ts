@@ -83,7 +83,7 @@ async function end(account: string, status: "failed" | "delivered"): Promise<voi
     for (const claimed of all) await finish(claimed, status);
 }
 
-async function claim(account: string, lease_ms = 20_000): Promise<Claimed[]> {
+async function claim(account: string, lease_ms = 600_000): Promise<Claimed[]> {
   const endpoints = await endpointIds(pool, account);
   const bounds = { limit: 100, per_endpoint: 100, per_account: 1_000, lease_ms };
   // So many failures would suspend the endpoints, which is not the matter here.

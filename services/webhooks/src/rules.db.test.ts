@@ -9,7 +9,7 @@ import { deriveId, newId } from "@cauri/money/ids";
 import { openCipher } from "@cauri/store/cipher";
 import { setOffset } from "@cauri/store/clock";
 import { openPool, type Pool, transact } from "@cauri/store/pool";
-import { type TestDatabase, testDatabase } from "@cauri/store/testing";
+import { PATIENCE_MS, type TestDatabase, testDatabase } from "@cauri/store/testing";
 import fc from "fast-check";
 import { type Event, insertDeliveries } from "./arrival-store.ts";
 import { type Claimed, claimDue, returnLost } from "./delivery-store.ts";
@@ -33,7 +33,8 @@ let database: TestDatabase;
 let pools: readonly [Pool, Pool];
 before(async () => {
   database = await testDatabase("webhooks", [join(import.meta.dirname, "..", "migrations")]);
-  const replica = () => openPool({ url: database.url, name: "replica", max: 4, by_index: true });
+  const replica = () =>
+    openPool({ url: database.url, name: "replica", max: 4, by_index: true, patience_ms: PATIENCE_MS });
   pools = [replica(), replica()];
 });
 after(async () => {
@@ -342,8 +343,8 @@ test("ladder: two replicas race, five attempts are made, each due to the millise
         wait_ms >= from && wait_ms <= Date.now() + offset_ms,
         `attempt ${attempt + 1} is due ${step_s} s later`,
       );
-      // Ten seconds before its time it is not made, whatever this machine does meanwhile.
-      for (const before_ms of [10_000, 0]) {
+      // Fifty seconds before its time it is not made, whatever this machine does meanwhile.
+      for (const before_ms of [50_000, 0]) {
         offset_ms = due_at.getTime() - before_ms - Date.now();
         await transact(pools[0], (tx) => setOffset(tx, account, BigInt(offset_ms)));
         if (before_ms > 0) await race(replicas);

@@ -225,9 +225,9 @@ test(`crash: ${KILLS} kills in the middle of a drain lose nothing, and double on
     t.diagnostic(`${victim} killed after ${arrived} of ${BURST * 5} deliveries, ${flown.length} in flight`);
     await Promise.all(burst);
   }
-  await until("every delivery", () => missing().length === 0, 120_000);
+  await until("every delivery", () => missing().length === 0, 300_000);
   const pending = "select 1 from deliveries where status <> 'delivered' limit 1";
-  await until("every result", async () => (await pool.query(pending)).rowCount === 0, 60_000);
+  await until("every result", async () => (await pool.query(pending)).rowCount === 0, 120_000);
   // What arrived and is not in the log of attempts went out, and nobody wrote down how it ended.
   const logged = await loggedAttempts();
   const doubled = [...heard].filter(([key, times]) => times > (logged.get(key) ?? 0)).map(([key]) => key);
@@ -249,7 +249,7 @@ test(`restarts: ${RESTARTS} in a row while every endpoint hangs give up no deliv
   hangs = true;
   // Few connections and a long time-out: that a slow machine does not get a request out in time is not the matter here.
   const clocks = {
-    ...{ CAURI_WEBHOOK_TIMEOUT_MS: "8000", CAURI_WEBHOOK_PARALLEL_ACCOUNT: "20" },
+    ...{ CAURI_WEBHOOK_TIMEOUT_MS: "12000", CAURI_WEBHOOK_PARALLEL_ACCOUNT: "20" },
     ...{ CAURI_WEBHOOK_LADDER: "10,10,10,10", CAURI_WEBHOOK_SUSPEND_S: "5", CAURI_DRAIN_MS: "1000" },
   };
   const accounts = Array.from({ length: HANGING_ACCOUNTS }, (_, at) => `acct_hang_${at}`);
@@ -257,10 +257,10 @@ test(`restarts: ${RESTARTS} in a row while every endpoint hangs give up no deliv
   for (const [account, of] of paths) for (let at = 0; at < HANGING_EVENTS; at += 1) await publish(account, of);
   const waiting = async (status: string) =>
     (await pool.query("select 1 from deliveries where account like 'acct_hang%' and status = $1", [status])).rowCount;
-  await until("all are waiting", async () => (await waiting("pending")) === expected.size, 30_000);
+  await until("all are waiting", async () => (await waiting("pending")) === expected.size, 120_000);
   for (let n = 0; n < RESTARTS; n += 1) {
     // Once long enough that attempts end by their time-out and count.
-    await sleep(n === 3 ? 9_000 : randomInt(500, 3_000));
+    await sleep(n === 3 ? 13_000 : randomInt(500, 3_000));
     const gone = once(child, "exit");
     child.kill("SIGTERM");
     // In the middle of its drain, or when it has just given back what was under way.
@@ -269,16 +269,17 @@ test(`restarts: ${RESTARTS} in a row while every endpoint hangs give up no deliv
     await gone;
     await start(clocks);
   }
-  const { rows } = await pool.query<{ key: string; attempts: number }>(
-    `select right(e.url, - length($1)) || ' ' || d.event_id as key, d.attempts
+  // In one statement: the room is running, and its next results may be written at any moment.
+  const { rows } = await pool.query<{ key: string; attempts: number; logged: number }>(
+    `select right(e.url, - length($1)) || ' ' || d.event_id as key, d.attempts,
+            (select count(a.at)::int from attempts a where a.delivery_id = d.id) as logged
        from deliveries d join endpoints e on e.id = d.endpoint_id where d.account like 'acct_hang%'`,
     [base],
   );
   const spent = rows.reduce((sum, { attempts }) => sum + attempts, 0);
   const sent = [...heard.values()].reduce((sum, times) => sum + times, 0);
   assert.deepEqual([rows.length, await waiting("failed"), await waiting("pending")], [1_600, 0, 1_600]);
-  const logged = await loggedAttempts();
-  assert.ok(rows.every(({ key, attempts }) => attempts === (logged.get(key) ?? 0)));
+  assert.ok(rows.every(({ attempts, logged }) => attempts === logged));
   const unsent = rows.filter(({ key, attempts }) => attempts > (heard.get(key) ?? 0));
   assert.deepEqual(unsent, [], "an attempt was counted that the receiver never saw");
   t.diagnostic(
@@ -286,6 +287,6 @@ test(`restarts: ${RESTARTS} in a row while every endpoint hangs give up no deliv
   );
   hangs = false;
   receiver.closeAllConnections();
-  await until("all are delivered", async () => (await waiting("delivered")) === rows.length, 120_000);
+  await until("all are delivered", async () => (await waiting("delivered")) === rows.length, 300_000);
   assert.deepEqual(missing(), []);
 });
