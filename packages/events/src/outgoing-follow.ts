@@ -1,7 +1,7 @@
 // What reaches operations that send money out from outside: rails' news, each batch read with one query and applied, one
 // operation beside the other, the news of one in their order; and the follow-up of those that stay pending.
 
-import type { OutgoingWord } from "@cauri/money/outgoing";
+import type { OutgoingAnswer, OutgoingWord } from "@cauri/money/outgoing";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import { type Due, openDue } from "@cauri/store/due";
 import { type Consumer, consume, type Delivered } from "./consume.ts";
@@ -13,6 +13,8 @@ import { eachOf, outgoingWordOf } from "./rail-news.ts";
 const LOOK_EVERY_MS = 1_000;
 /** The pause after a look that brought nothing to light; longer than the 6 s of a call. */
 const LOOK_AGAIN_MS = 7_000;
+/** Section 1 of the contract, of what was told a 5xx: after this it has failed. */
+const GIVE_UP_MS = 600_000;
 
 type Applied<O> = OutgoingKind<O> & { readonly applyWord: ApplyWord<O> };
 type Batch = readonly { readonly payload: Uint8Array }[];
@@ -79,11 +81,27 @@ async function lookAfter<O extends OutgoingOperation>(
   operation: O,
 ): Promise<void> {
   const again = () => kind.table.checkWithin(rooms.pool, operation.id, LOOK_AGAIN_MS);
-  const answer = await rooms.rails.send(operation, `follow-up-${operation.id}`).catch(async (error: unknown) => {
+  const answer = await sendAgain(kind, rooms, operation, `follow-up-${operation.id}`).catch(async (error: unknown) => {
     await again();
     throw error;
   });
   if (answer.kind === "unknown") await again();
   if (answer.kind === "word" && answer.word.says !== "accept")
     await kind.applyWord(rooms, operation, answer.word, null);
+}
+
+/**
+ * Sends an operation again under its reference. One that certainly is nowhere and that no rail takes would wait for ever with
+ * its funds reserved, for nobody retries what is pending: after ten minutes it is kept from ever being sent, and has failed.
+ */
+export async function sendAgain<O extends OutgoingOperation>(
+  { table }: OutgoingKind<O>,
+  { pool, rails }: OutgoingRooms,
+  operation: O,
+  request_id: string,
+): Promise<OutgoingAnswer> {
+  const answer = await rails.send(operation, request_id);
+  const is_nowhere = answer.kind === "refused" || answer.kind === "unavailable";
+  if (!is_nowhere || !(await table.isUnchangedFor(pool, operation.id, GIVE_UP_MS))) return answer;
+  return await rails.withhold(operation, request_id, "operator_unavailable");
 }

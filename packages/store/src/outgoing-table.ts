@@ -81,6 +81,8 @@ export type OutgoingTable<O> = {
   ): Promise<O[]>;
   /** Lets the next look after an operation be due so soon, or after a quarter of the time since it changed if that is longer. */
   checkWithin(db: Queryable, id: string, ms: number): Promise<void>;
+  /** Whether it stands as it is for so long already, by its own clock. */
+  isUnchangedFor(db: Queryable, id: string, ms: number): Promise<boolean>;
 };
 
 /** The table of one kind; `read` makes of a row what the room knows. */
@@ -139,6 +141,11 @@ export function outgoingTable<O extends Stored>(noun: string, read: (row: Row) =
           where p.id = $1`,
         [id, ms],
       );
+    },
+    isUnchangedFor: async (db, id, ms) => {
+      const text = `select from ${table} p
+                     where p.id = $1 and p.updated_at <= now_of(p.account, p.mode) - $2 * interval '1 millisecond'`;
+      return (await db.query(text, [id, ms])).rows.length > 0;
     },
   };
 }

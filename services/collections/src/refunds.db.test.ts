@@ -280,6 +280,34 @@ test("follow-up: a refund that nobody knows of is looked after within a second, 
   assert.equal((await refunds.find(room.db.pool, id))?.status, "success");
 });
 
+test("follow-up: what stays pending and certainly is nowhere has failed after ten minutes, its funds are released", async () => {
+  const account = "acct_refund_nowhere";
+  room.rails.script = () => ({ outcome: AttemptOutcome.SUCCESS, ...PAID });
+  await room.create({}, { account });
+  const payment = await room.create({}, { account });
+  room.rails.script = () => ({ outcome: AttemptOutcome.UNKNOWN });
+  const { id } = await refund({ paymentId: payment.id }, { account });
+  // The rail has nothing of it after all, and takes nothing: its funds would be reserved for ever.
+  room.rails.attempts.delete(id);
+  room.rails.script = () => ({ outcome: AttemptOutcome.REFUSED });
+  const look = async (at_ms: number, by = room.rooms) => {
+    await transact(room.db.pool, (tx) => setOffset(tx, account, BigInt(at_ms)));
+    await openFollowUp(refundKind, by.refunding).drain(account);
+    const { status, failure_code, books, payment: of } = await stateOf(id, payment.id);
+    return [status, failure_code, books.pending, of];
+  };
+  assert.deepEqual(await look(590_000), ["pending", null, -GROSS, ["success", 0n, GROSS]]);
+  // Dying before any of its steps, or run by two at once, it comes to the same.
+  for (let dies_before = 1; dies_before <= 4; dies_before += 1) {
+    const dies = look(600_000 + dies_before * 130_000, mortal(room.rooms, dies_before).rooms);
+    await dies.catch((error) => assert.match(`${error}`, /dead/));
+  }
+  const [end] = await Promise.all([look(1_300_000), look(1_300_000)]);
+  assert.deepEqual(end, ["failed", "operator_unavailable", 0n, ["success", 0n, 0n]]);
+  assert.equal((await room.eventsOf(id)).at(-1), "refund.failed");
+  assert.equal(room.ledger.available(`merchant:${account}:plt_mtn_ci`), 9_850n * 2n);
+});
+
 test("create_refund: another account's payment is as if unknown", async () => {
   const payment = await paid();
   const stranger = refunding({ account: `${ACCOUNT.slice(0, -1)}9` });

@@ -3,6 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ApplyWord, applyingWords, type OutgoingKind, reread } from "@cauri/events/outgoing";
+import { sendAgain } from "@cauri/events/outgoing-follow";
 import { OUTGOING_LEASE_MS } from "@cauri/events/outgoing-run";
 import { acceptedBy, newsFor, type OutgoingAnswer, type OutgoingWord, ownWord } from "@cauri/money/outgoing";
 import { parseOperationRef } from "@cauri/money/reference";
@@ -114,7 +115,7 @@ export async function lookAfterWithdrawal(rooms: Withdrawing, withdrawal: Withdr
     await send(rooms, withdrawal, null, request_id, false);
     return;
   }
-  const answer = await rooms.rails.send(withdrawal, request_id);
+  const answer = await sendAgain(kind, rooms, withdrawal, request_id);
   const is_new = "word" in answer && (withdrawal.status === "approved" || answer.word.says !== "accept");
   if (is_new) await take(rooms, withdrawal, answer, null);
 }

@@ -159,6 +159,11 @@ async function decide(
   const { rail, connector } = chooseRail(house, order, usable, tried);
   if (connector === null) return { do: "answer", result: { attempt, nothing_out: last ?? "unavailable" } };
   const details = await openVault(tx, house.cipher, keeperOf(order));
+  // Erased for its age, or never kept.
+  if (order.kind === "payout" && details === undefined) {
+    house.log.error({ operation: order.operation_id }, "a payout without a destination in the vault is refused");
+    return { do: "answer", result: { attempt, nothing_out: "refused" } };
+  }
   const lease_no = await startSending(tx, attempt, rail, connector.name);
   return { do: "send", connector, lease_no, call: callOf(order, rail, details), fresh: null };
 }

@@ -61,8 +61,7 @@ export function callOf(order: Order, rail: string, details: Buffer | undefined):
       },
     };
   }
-  // Erased for its age, or never kept: nobody knows where the money should go.
-  if (details === undefined) throw new Error("an order to send has no destination in the vault");
+  if (details === undefined) throw new Error("bug: an order is about to be sent to nobody knows where");
   const disbursement: Disbursement = { ...order, rail, destination: readDestination(details) };
   return {
     rail,

@@ -149,10 +149,15 @@ test("send: a rail that only collects pays nothing out", async () => {
   assert.equal((await send(payoutOf({ rails: ["orange_webpay"] }))).nothing_out, "refused");
 });
 
-test("send: without a kept destination nothing is begun", async () => {
+test("send: a destination that was erased for its age, or never kept, is a no, and nothing can be sent after it", async () => {
   const order = payoutOf();
-  await assert.rejects(collect(house, order, systemClock() + 6_000), /no destination/);
-  assert.equal(await readAttempt(rails.pool, order.operation_id), null);
+  const { attempt, nothing_out } = await collect(house, order, systemClock() + 6_000);
+  assert.deepEqual([attempt.state, nothing_out], ["ready", "refused"]);
+  assert.equal((await withhold(house, order, "operator_unavailable")).state, "withheld");
+  await keep(order, wallet("00"));
+  assert.equal((await collect(house, order, systemClock() + 6_000)).attempt.state, "withheld");
+  const { rows } = await rails.pool.query("select from simulator_charges where reference = $1", [order.reference]);
+  assert.equal(rows.length, 0);
 });
 
 test("send: 32 racing over 4 processes pay once", async () => {
