@@ -32,6 +32,8 @@ export function leaveUnread(request: FastifyRequest, reply: FastifyReply): void 
     reply.header("Connection", "close");
     return;
   }
+  // Fastify asks for the line's end by itself where a body is too large; HTTP/2 has no such header.
+  reply.removeHeader("connection");
   // The response itself is finished only when its stream is closed, which waits for the body's end.
   const { stream } = reply.raw as unknown as Http2ServerResponse;
   stream.once("finish", () => setTimeout(() => stream.destroy(), LINGER_MS).unref());

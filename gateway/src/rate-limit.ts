@@ -18,7 +18,7 @@ const MAX_BATCH = 16;
 const MAX_WAITING = 10_000;
 /** Under load a statement begins so long after the one before it: alone each check costs as much as ten that share one. */
 const GAP_MS = 10;
-/** A store that takes longer than this is away for now; it is asked again after the pause. */
+/** A store that takes longer is asked again after the pause. */
 const STORE_TIMEOUT_MS = 1_000;
 const STORE_PAUSE_MS = 1_000;
 const SWEEP_MS = 10_000;
@@ -49,6 +49,8 @@ export type LimiterOptions = {
   readonly news: LimiterNews;
   /** Milliseconds of a clock that never steps. */
   readonly now?: () => number;
+  /** A store that takes longer than this is away for now. */
+  readonly store_timeout_ms?: number;
 };
 
 export function createLimiter(options: LimiterOptions): Limiter {
@@ -67,6 +69,7 @@ class SharedLimiter {
   readonly #ask: LimiterOptions["ask"];
   readonly #news: LimiterNews;
   readonly #now: () => number;
+  readonly #store_timeout_ms: number;
   readonly #own = new LocalLogs();
   /** Key -> the instant from which a call passes again. */
   readonly #denied = new Map<string, number>();
@@ -76,7 +79,8 @@ class SharedLimiter {
   #share_until = Number.NEGATIVE_INFINITY;
   #away_until = Number.NEGATIVE_INFINITY;
 
-  constructor({ rule, replicas, ask, news, now = () => performance.now() }: LimiterOptions) {
+  constructor({ rule, replicas, ask, news, now = () => performance.now(), store_timeout_ms }: LimiterOptions) {
+    this.#store_timeout_ms = store_timeout_ms ?? STORE_TIMEOUT_MS;
     this.#rule = rule;
     this.#share = { ...rule, limit: Math.max(1, Math.floor(rule.limit / replicas)) };
     this.#ask = ask;
@@ -136,7 +140,7 @@ class SharedLimiter {
     // Sorted: two gateways lock the rows of the same keys in the same order.
     const keys = [...counts.keys()].sort();
     const calls = keys.map((key) => counts.get(key) ?? 0);
-    const told = await withTimeout(this.#ask(keys, calls), STORE_TIMEOUT_MS);
+    const told = await withTimeout(this.#ask(keys, calls), this.#store_timeout_ms);
     this.#noticeLoss(told);
     return handOut(batch, new Map(told.answers.map((answer, index) => [keys[index] ?? "", answer])));
   }

@@ -258,7 +258,7 @@ test("rpc: a client's own deadline ends its waiting and nothing else; one of wee
   });
   assert.deepEqual([answer.json.code, answer.headers["retry-after"]], ["deadline_exceeded", "1"]);
   // A hurried client may have given up before it even asked; what was asked for is done.
-  for (const end = Date.now() + 5_000; ended < begun && Date.now() < end; ) await sleep(10);
+  while (ended < begun) await sleep(10);
   assert.ok(begun > 0 && ended === begun, `${ended} of ${begun}`);
 });
 

@@ -88,7 +88,7 @@ test("process: a step that hangs is cut off after the time that the settings all
   const gone = exited(child);
   child.kill("SIGTERM");
   assert.equal(await gone, 0);
-  assert.ok(performance.now() - begun < 3_000);
+  assert.ok(performance.now() - begun < 9_500, "unless set it is ten seconds");
 });
 
 test("process: its supervisor hears its loud lines and no others", async () => {

@@ -29,7 +29,7 @@ export async function openRoom(t: Test, handlers: Partial<Rooms>, port = 0): Pro
     CAURI_BIND_HOST: "127.0.0.1",
     CAURI_RPC_PORT: port,
     CAURI_RPC_TOKEN: TOKEN,
-    CAURI_DRAIN_MS: 1_000,
+    CAURI_DRAIN_MS: 10_000,
   };
   const services = [service(WebhookServiceService, all)];
   const server = await startServer({ room: "webhooks", settings, log, services });

@@ -165,14 +165,16 @@ test("lease: a takeover waits for the transaction that holds the lease", async (
   const wanted = claimRequest();
   await claimed(db.pool, wanted);
   const order: string[] = [];
-  const holding = transact(db.pool, async (tx) => {
+  let taken: Promise<unknown> | undefined;
+  await transact(db.pool, async (tx) => {
     assert.ok(await holdLease(tx, wanted.operation_id, 1));
-    await sleep(60);
+    taken = claimed(db.pool, { ...wanted, takeover: true }).then(() => order.push("taken over"));
+    // In this database: other tests share the server.
+    const waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    while ((await db.pool.query(waits)).rowCount === 0 && order.length === 0) await sleep(10);
     order.push("written under the old lease");
   });
-  await sleep(20);
-  const taken = claimed(db.pool, { ...wanted, takeover: true }).then(() => order.push("taken over"));
-  await Promise.all([holding, taken]);
+  await taken;
   assert.deepEqual(order, ["written under the old lease", "taken over"]);
 });
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { openClocks, readOffset, setOffset } from "./clock.ts";
 import { openPool, transact } from "./pool.ts";
-import { type TestDatabase, testDatabase } from "./testing.ts";
+import { PATIENCE_MS, type TestDatabase, testDatabase } from "./testing.ts";
 
 const DAY_MS = 86_400_000n;
 const NOW_MS = Date.UTC(2026, 10, 20, 18, 53);
@@ -60,7 +60,7 @@ test("clocks: a rolled-back move is not seen", async () => {
 });
 
 test("clocks: another replica sees the move when it reads anew", async () => {
-  const other = openPool({ url: db.url, name: "replica" });
+  const other = openPool({ url: db.url, name: "replica", patience_ms: PATIENCE_MS });
   const clocks = await openClocks(other);
   await move("replicated", DAY_MS);
   await clocks.refresh();

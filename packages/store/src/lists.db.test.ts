@@ -6,7 +6,7 @@ import { pgTextArray } from "./arrays.ts";
 import { setOffset } from "./clock.ts";
 import { type ListQuery, listPage, nextNumbers, type Owner } from "./lists.ts";
 import { openPool, type Queryable, snapshot, transact } from "./pool.ts";
-import { type TestDatabase, testDatabase } from "./testing.ts";
+import { PATIENCE_MS, type TestDatabase, testDatabase } from "./testing.ts";
 
 const STATUSES = ["initiated", "pending", "success", "failed", "cancelled"];
 const A: Owner = { account: "acct_a", mode: "test" };
@@ -309,7 +309,7 @@ test("list_page: with 200,000 rows no statement touches more than a few blocks, 
   const rare = (i: number) => (i % 500 === 0 ? "failed" : i % 3 === 0 ? "pending" : "success");
   for (let i = 0; i < 20; i += 1) await transact(db.pool, (tx) => insertRows(tx, batch, rare));
   // Autovacuum does this within a minute; without any statistics the planner takes every account for a small one.
-  const owner_pool = openPool({ url: db.admin_url, name: "owner" });
+  const owner_pool = openPool({ url: db.admin_url, name: "owner", patience_ms: PATIENCE_MS });
   await owner_pool.query("analyze store.things, store.list_counts, store.list_heads");
   await owner_pool.end();
   const { rows: edges } = await db.pool.query<{ from: Date; to: Date }>(

@@ -3,7 +3,7 @@ import { after, before, test } from "node:test";
 import fc from "fast-check";
 import { pgBoolArray, pgBytesArray, pgNumArray, pgTextArray, pgTimeArray } from "./arrays.ts";
 import { isUnavailable, openPool, type Pool, type Queryable, rolledBack, snapshot, transact } from "./pool.ts";
-import { type TestDatabase, testDatabase } from "./testing.ts";
+import { PATIENCE_MS, type TestDatabase, testDatabase } from "./testing.ts";
 
 let db: TestDatabase;
 
@@ -66,7 +66,7 @@ test("transact: a failure that the work swallows is thrown too, because nothing 
 });
 
 test("transact: a connection is usable again after every kind of failure", async () => {
-  const narrow = openPool({ url: db.url, name: "narrow", max: 1 });
+  const narrow = openPool({ url: db.url, name: "narrow", max: 1, patience_ms: PATIENCE_MS });
   for (const sql of ["select 1/0", "nonsense", "select pg_sleep(10)"]) {
     const work = transact(narrow, async (tx) => {
       await tx.query("set local statement_timeout = 50");
@@ -201,7 +201,7 @@ test("array literals: come back as they were, whatever is in them", async () => 
 
 test("transact: what stood behind a failed statement in its pipeline can be prepared later", async () => {
   const behind = { name: "behind", text: "select $1::integer as n" };
-  const one = openPool({ url: db.url, name: "one", max: 1 });
+  const one = openPool({ url: db.url, name: "one", max: 1, patience_ms: PATIENCE_MS });
   const failing = transact(one, async (tx) => {
     void tx.prepared({ name: "wrong", text: "select 1 / $1::integer" }, [0]);
     return await tx.prepared(behind, [1]);
@@ -222,8 +222,8 @@ test("open_pool: a read outside any transaction survives it too, where such read
 async function surviveMigrations(
   ask: (pool: Pool, text: string, values: readonly unknown[]) => Promise<unknown[]>,
 ): Promise<void> {
-  const owner = openPool({ url: db.admin_url, name: "owner", max: 1 });
-  const pool = openPool({ url: db.url, name: "by index", by_index: true });
+  const owner = openPool({ url: db.admin_url, name: "owner", max: 1, patience_ms: PATIENCE_MS });
+  const pool = openPool({ url: db.url, name: "by index", by_index: true, patience_ms: PATIENCE_MS });
   const read = () => ask(pool, "select * from clocks where account = $1", ["none"]);
   for (let i = 0; i < 3; i += 1) {
     await Promise.all(Array.from({ length: 8 }, read));
@@ -235,7 +235,7 @@ async function surviveMigrations(
 }
 
 test("snapshot: its statements are planned for their very values, also where all others are planned once", async () => {
-  const pool = openPool({ url: db.url, name: "by index", by_index: true });
+  const pool = openPool({ url: db.url, name: "by index", by_index: true, patience_ms: PATIENCE_MS });
   const mode = async (tx: Queryable) =>
     (await tx.query<{ plan_cache_mode: string }>("show plan_cache_mode")).rows[0]?.plan_cache_mode;
   assert.equal(await snapshot(pool, mode), "force_custom_plan");

@@ -49,11 +49,14 @@ test("start_loop: a wake runs an idle loop at once, and once more after the roun
   });
   await sleep(2);
   loop.wake();
-  await sleep(40);
-  assert.equal(rounds, 2, "woken during the first round");
-  loop.wake();
+  // Without the wake the second round would begin in a minute, when the test has ended.
+  while (rounds < 2) await sleep(1);
   await sleep(30);
-  assert.equal(rounds, 3, "woken while idle");
+  assert.equal(rounds, 2, "woken during the first round, once");
+  loop.wake();
+  while (rounds < 3) await sleep(1);
+  await sleep(30);
+  assert.equal(rounds, 3, "woken while idle, once");
   await loop.stop();
 });
 
@@ -68,6 +71,8 @@ test("start_loop: true means more to do, and no pause comes between", async () =
       return rounds < 5;
     },
   });
+  // Were there a pause, this test would not end in time.
+  while (rounds < 5) await sleep(1);
   await sleep(20);
   assert.equal(rounds, 5);
   await loop.stop();
@@ -75,22 +80,23 @@ test("start_loop: true means more to do, and no pause comes between", async () =
 
 test("start_loop: an error is logged and backed off from, whoever wakes it, and it goes on", async () => {
   const { errors, log } = listener();
-  let rounds = 0;
+  const begun: number[] = [];
   const loop = startLoop({
     name: "test",
     every_ms: 4,
     log,
     work: async () => {
-      rounds += 1;
-      if (rounds <= 3) throw new Error("down");
+      if (begun.push(performance.now()) <= 3) throw new Error("down");
     },
   });
   const waking = setInterval(() => loop.wake(), 1);
-  await sleep(20);
-  assert.ok(rounds <= 3, `8 + 16 ms of pause after two failures, but ${rounds} rounds ran in 20 ms`);
-  await sleep(100);
+  while (begun.length < 6) await sleep(1);
   clearInterval(waking);
-  assert.ok(rounds > 4);
+  for (const [failed, pause_ms] of [8, 16, 32].entries()) {
+    const paused_ms = (begun[failed + 1] ?? 0) - (begun[failed] ?? 0);
+    // A timer may ring up to a millisecond early.
+    assert.ok(paused_ms >= pause_ms - 1, `${paused_ms} ms after failure ${failed + 1}`);
+  }
   assert.equal(errors.length, 3);
   await loop.stop();
 });
