@@ -18,6 +18,11 @@ const SQL = { "db.system.name": "postgresql" };
 
 /** A connection that can't be had within this time is a 503, not a wait. */
 const CONNECT_TIMEOUT_MS = 3_000;
+/**
+ * A connection on which nothing comes for so long is asked whether its server is still there; ten unanswered seconds later it
+ * is lost. By the system's own setting a server that vanished without a word would be noticed after two hours.
+ */
+const SILENT_MS = 5_000;
 const DEFAULT_CONNECTIONS = 10;
 
 /**
@@ -108,6 +113,7 @@ export function openPool(options: PoolOptions): Pool {
     max: options.max ?? DEFAULT_CONNECTIONS,
     connectionTimeoutMillis: patience_ms ?? CONNECT_TIMEOUT_MS,
     keepAlive: true,
+    keepAliveInitialDelayMillis: SILENT_MS,
     pipeline: true,
     types: { getTypeParser },
     ...(options.by_index === true ? { options: BY_INDEX } : {}),
