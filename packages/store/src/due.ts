@@ -24,12 +24,21 @@ export type DueWork<O> = {
 export type Due = {
   /** Starts the loop; a full round is followed by the next at once. */
   start(): Loop;
-  /** Looks at all that is due of one account, and returns how many that were. */
+  /**
+   * Looks at all that is due of one account, and returns how many that were. What a round of the loop took before is due no
+   * more: it has been looked at as well when this returns, and is not counted.
+   */
   drain(account: string): Promise<number>;
 };
 
 export function openDue<O extends { readonly id: string }>({ name, every_ms, log, take, look }: DueWork<O>): Due {
-  async function round(account?: string): Promise<number> {
+  const under_way = new Set<Promise<number>>();
+  function round(account?: string): Promise<number> {
+    const mine = takeAndLook(account).finally(() => under_way.delete(mine));
+    under_way.add(mine);
+    return mine;
+  }
+  async function takeAndLook(account?: string): Promise<number> {
     const due = await take({ limit: ROUND, ...(account === undefined ? {} : { account }) });
     const lookAt = async (operation: O) => {
       try {
@@ -46,6 +55,7 @@ export function openDue<O extends { readonly id: string }>({ name, every_ms, log
     drain: async (account) => {
       let sum = 0;
       for (let done = await round(account); done > 0; done = await round(account)) sum += done;
+      await Promise.allSettled(under_way);
       return sum;
     },
   };

@@ -17,12 +17,26 @@ const POLL_MS = 250;
 const MATCH_MS = 1_000;
 const ERASE_MS = 60_000;
 
-export type Loops = { readonly wakePoller: () => void; readonly stop: () => Promise<void> };
+export type Loops = {
+  readonly wakePoller: () => void;
+  /**
+   * Everything due on one account's test clock; how much that was. What a loop took before is due no more: it is done as
+   * well when this returns, and is not counted.
+   */
+  readonly workFor: (account: string) => Promise<number>;
+  readonly stop: () => Promise<void>;
+};
 
 export function startLoops(house: House, simulator: Simulator | null): Loops {
   const { log } = house;
+  const under_way = new Set<Promise<number>>();
+  const turn = (work: () => Promise<number>) => {
+    const mine = work().finally(() => under_way.delete(mine));
+    under_way.add(mine);
+    return mine;
+  };
   const loop = (name: string, every_ms: number, work: () => Promise<number>, full = 1) =>
-    startLoop({ name, every_ms, log, work: async () => (await work()) >= full });
+    startLoop({ name, every_ms, log, work: async () => (await turn(work)) >= full });
   const poller = loop("poller", POLL_MS, () => pollDue(house));
   const all: Loop[] = [
     poller,
@@ -35,12 +49,16 @@ export function startLoops(house: House, simulator: Simulator | null): Loops {
   }
   return {
     wakePoller: () => poller.wake(),
+    workFor: async (account) => {
+      const done = await workFor(house, simulator, account);
+      await Promise.allSettled(under_way);
+      return done;
+    },
     stop: async () => void (await Promise.all(all.map((each) => each.stop()))),
   };
 }
 
-/** Everything due on one account's test clock; how much that was. */
-export async function workFor(house: House, simulator: Simulator | null, account: string): Promise<number> {
+async function workFor(house: House, simulator: Simulator | null, account: string): Promise<number> {
   const told = simulator === null ? 0 : await simulator.deliverDue(account);
   return told + (await pollDue(house, account)) + (await matchWaiting(house));
 }

@@ -12,7 +12,7 @@ import { openCipher } from "@cauri/store/cipher";
 import { openClocks } from "@cauri/store/clock";
 import { openPool } from "@cauri/store/pool";
 import { openRegistry } from "./connector.ts";
-import { type Loops, startLoops, workFor } from "./loops.ts";
+import { type Loops, startLoops } from "./loops.ts";
 import { openMetrics } from "./metrics.ts";
 import { openHealth } from "./routing.ts";
 import { type Room, railsService } from "./service.ts";
@@ -64,7 +64,7 @@ await runService("rails", async ({ settings, log, atDrain, atReady }) => {
     wakePoller: () => loops.wakePoller(),
     simulator,
     drain: (request, deadline_ms) => {
-      const work = (account: string) => workFor(room, simulator, account);
+      const work = (account: string) => loops.workFor(account);
       return drainAccount({ request, deadline_ms, pool, clocks, events, relay, consumers: [consumer], work });
     },
   };
