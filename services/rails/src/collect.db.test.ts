@@ -56,7 +56,7 @@ test("collect: 64 racing over 4 processes send once and all hear the same", asyn
   const runs = Array.from({ length: 64 }, (_, at) => {
     const house = processes[at % 4]?.house;
     assert.ok(house);
-    return collect(house, order, systemClock() + 6_000);
+    return collect(house, order, systemClock() + 60_000);
   });
   const results = await Promise.all(runs);
   assert.equal(sent.length, 1);
@@ -177,16 +177,16 @@ test("collect: an unknown outcome and a forced rail never fall back", async () =
 });
 
 test("collect: a call that takes too long is unknown, and its late answer changes nothing", async () => {
-  const { connector, sent } = scripted("hanging", ["first"], {
-    collect: () => new Promise((resolve) => setTimeout(() => resolve({ outcome: "refused" }), 900).unref()),
-  });
+  const { promise: late, resolve: answer } = Promise.withResolvers<RailAnswer>();
+  const { connector, sent } = scripted("hanging", ["first"], { collect: () => late });
   const { house } = rails.open({ connectors: [connector] });
   const order = orderOf({ rails: ["first"] });
-  const { attempt, nothing_out } = await collect(house, order, systemClock() + 900);
+  const { attempt, nothing_out } = await collect(house, order, systemClock() + 3_000);
   assert.equal(attempt.state, "unknown");
   assert.equal(nothing_out, null);
   assert.equal(sent.length, 1);
-  await sleep(400);
+  answer({ outcome: "refused" });
+  await sleep(100);
   const asked = await askFor(house, order.operation_id, order.account, "test");
   assert.equal(asked?.attempt.state, "unknown", "that the rail has nothing is not a failure");
 });

@@ -40,7 +40,7 @@ const gateway = createServer(async (request, response) => {
   for await (const chunk of request) chunks.push(chunk as Buffer);
   const headers = Object.fromEntries(Object.entries(request.headers).map(([name, value]) => [name, String(value)]));
   const call = { connector: request.url?.split("/").at(-1) ?? "", headers, body: Buffer.concat(chunks) };
-  const answer = await room.client.receiveCallback(call, { timeout_ms: 2_000 }).catch(() => null);
+  const answer = await room.client.receiveCallback(call, { timeout_ms: 10_000 }).catch(() => null);
   const status =
     answer === null || isRefusal(answer) ? 503 : answer.authentic ? 200 : answer.connectorKnown ? 401 : 404;
   statuses.push(status);
@@ -107,7 +107,7 @@ function payment(changes: Partial<CollectRequest> = {}): CollectRequest {
 }
 
 const ACCOUNT = newId("acct", systemClock());
-const options = { caller: houseCaller(ACCOUNT, "test", "req-test"), timeout_ms: 6_000 };
+const options = { caller: houseCaller(ACCOUNT, "test", "req-test"), timeout_ms: 60_000 };
 
 async function collect(request: CollectRequest, phone?: string): Promise<CollectResponse> {
   if (phone !== undefined) {
@@ -197,11 +197,11 @@ test("drain: does what is due on the account's clock, until nothing is", async (
   const { rows } = await database.pool.query("select offset_ms from clocks where account = $1", [ACCOUNT]);
   const drained = await room.client.drain(
     { account: ACCOUNT, offsetMs: rows[0]?.["offset_ms"] },
-    { timeout_ms: 20_000 },
+    { timeout_ms: 60_000 },
   );
   assert.ok(!isRefusal(drained));
   await hears(request, "success");
-  const again = await room.client.drain({ account: ACCOUNT, offsetMs: 0n }, { timeout_ms: 20_000 });
+  const again = await room.client.drain({ account: ACCOUNT, offsetMs: 0n }, { timeout_ms: 60_000 });
   assert.deepEqual(again, { done: 0n });
 });
 

@@ -51,7 +51,7 @@ async function dump(): Promise<string> {
 test("vault: a payment from its payer to its callback leaves nothing raw in any table", async () => {
   const order = orderOf({ rails: ["wave"] });
   await keep(order);
-  await collect(room.house, order, systemClock() + 6_000);
+  await collect(room.house, order, systemClock() + 60_000);
   await until("the callback", async () => {
     await room.simulator.deliverDue(order.account);
     const { rows } = await rails.pool.query("select 1 from callbacks where reference = $1 and matched_at is not null", [
@@ -94,7 +94,7 @@ test("vault: a sealed row opens nowhere but in its place, and with a changed fir
 test("vault: transient details are erased after 24 h unless an attempt names them", async () => {
   const [needed, young, old] = [orderOf(), orderOf(), orderOf()];
   for (const order of [needed, young, old]) await keep(order);
-  await collect(room.house, needed, systemClock() + 6_000);
+  await collect(room.house, needed, systemClock() + 60_000);
   await rails.pool.query("update vault set kept_at = now() - interval '25 hours' where operation_id = any($1)", [
     [needed.operation_id, old.operation_id],
   ]);
@@ -112,7 +112,7 @@ test("vault: the eraser looks at what comes of age once, and at nothing while an
   await eraseTransient(rails.pool);
   const [needed, unneeded] = [orderOf(), orderOf()];
   for (const order of [needed, unneeded]) await keep(order);
-  await collect(room.house, needed, systemClock() + 6_000);
+  await collect(room.house, needed, systemClock() + 60_000);
   // Kept in the same microsecond, of which a limit of one row cuts one off.
   await rails.pool.query(
     "update vault set kept_at = date_trunc('hour', now()) - interval '24 hours' where operation_id = any($1)",
