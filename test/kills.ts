@@ -13,12 +13,12 @@ export function sigkill(name: string): number {
 /** Another process than that one has taken its place, and has said that it is ready. */
 export async function startedAgain(name: string, was: number): Promise<void> {
   const now = async () => handles().processes[name];
-  await eventually(`${name} is started again`, now, (pid) => pid !== undefined && pid !== was, 20_000);
+  await eventually(`${name} is started again`, now, (pid) => pid !== undefined && pid !== was);
 }
 
 /** The house takes requests, which one of its rooms may have kept from it. */
 export async function readyAgain(base_url = handles().base_url): Promise<void> {
-  await eventually("the house is ready", () => isReady(base_url), Boolean, 30_000);
+  await eventually("the house is ready", () => isReady(base_url), Boolean);
 }
 
 /** Whether a gateway would be given requests. */

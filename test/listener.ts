@@ -56,7 +56,7 @@ export async function startListener(args: readonly string[]): Promise<Listener> 
     printed,
     ended,
     errors: () => errors,
-    prints: async (id, events, timeout_ms = 20_000) => {
+    prints: async (id, events, timeout_ms = 60_000) => {
       for (const end = performance.now() + timeout_ms; ; ) {
         const seen = about(id);
         if (events.every((event) => seen.some((one) => one.event === event))) return seen;

@@ -66,7 +66,7 @@ export async function startReceiver(port = 0): Promise<Receiver> {
       status = next;
     },
     about,
-    hears: async (id, events, timeout_ms = 20_000) => {
+    hears: async (id, events, timeout_ms = 60_000) => {
       const end = performance.now() + timeout_ms;
       for (;;) {
         const heard = about(id);
