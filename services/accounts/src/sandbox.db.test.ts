@@ -37,7 +37,7 @@ test("advance_clock: offsets of calls at once add up, and each is told", async (
   await Promise.all(Array.from({ length: 5 }, () => advanceClock(house, { accountId, byMs: 1_000n })));
   const moved = good(await advanceClock(house, { accountId, byMs: 86_400_000n }));
   assert.equal(moved.offsetMs, 86_405_000n);
-  assert.ok(Math.abs((moved.now?.getTime() ?? 0) - systemClock() - 86_405_000) < 5_000);
+  assert.ok(Math.abs((moved.now?.getTime() ?? 0) - systemClock() - 86_405_000) < 60_000);
   const told = (await eventsOf(accountId)).filter(({ subject }) => subject === "cauri.accounts.clock.advanced");
   assert.equal(told.length, 6);
   refusedWith(await advanceClock(house, { accountId, byMs: 0n }), "invalid_request", "by_ms");

@@ -243,17 +243,20 @@ test("news: money that left after a failure and came back stands nowhere in the 
 });
 
 test("create_payout: one of which nobody knows whether it arrived is looked after at once, others after two minutes", async () => {
-  for (const [outcome, seconds] of [
-    [AttemptOutcome.UNKNOWN, 1],
-    [AttemptOutcome.PENDING, 120],
+  for (const [outcome, least_s, most_s] of [
+    // A second after its answer, which a busy machine may take its time for.
+    [AttemptOutcome.UNKNOWN, 1, 60],
+    [AttemptOutcome.PENDING, 120, 120],
   ] as const) {
     room.rails.script = () => ({ outcome });
-    const caller = callerOf("po", { idempotency_key: `look ${seconds}` });
+    const caller = callerOf("po", { idempotency_key: `look ${least_s}` });
     const { id } = good(await createPayout(room.rooms, payoutRequest(), caller)).operation;
     const { rows } = await room.db.pool.query<{ status: string; seconds: number }>(
-      `select status, round(extract(epoch from check_at - created_at))::integer as seconds from payouts where id = $1`,
+      `select status, extract(epoch from check_at - created_at)::float8 as seconds from payouts where id = $1`,
       [id],
     );
-    assert.deepEqual(rows, [{ status: "pending", seconds }]);
+    const { status, seconds = 0 } = rows[0] ?? {};
+    assert.equal(status, "pending");
+    assert.ok(seconds >= least_s && seconds <= most_s, `${seconds} s`);
   }
 });
