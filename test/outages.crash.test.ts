@@ -77,7 +77,7 @@ before(async () => {
 after(async () => {
   const code = await house?.stop();
   await Promise.all([receiver.close(), nats?.stop(), postgres?.stop()]);
-  await removeTestFolder(folder, postgresFolder(folder));
+  removeTestFolder(folder);
   assert.equal(code, 0);
 });
 

@@ -6,7 +6,6 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { uuidOf } from "@cauri/money/ids";
-import { postgresFolder } from "../tools/data.ts";
 import { type HouseProcess, startHouseProcess } from "../tools/house-process.ts";
 import { makeTestFolder, removeTestFolder } from "../tools/test-folder.ts";
 import { type Collector, startCollector } from "./collector.ts";
@@ -38,7 +37,7 @@ before(async () => {
 after(async () => {
   const code = await house?.stop();
   await Promise.all([receiver.close(), collector.close()]);
-  await removeTestFolder(folder, postgresFolder(data));
+  removeTestFolder(folder);
   assert.equal(code, 0);
 });
 

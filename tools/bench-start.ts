@@ -4,7 +4,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { handles } from "../test/house.ts";
-import { holderOf, postgresFolder } from "./data.ts";
+import { holderOf } from "./data.ts";
 import { startHouseProcess } from "./house-process.ts";
 import { machine, memoryOf, sum } from "./measure.ts";
 import { makeTestFolder, removeTestFolder } from "./test-folder.ts";
@@ -39,7 +39,7 @@ export async function benchStart(): Promise<void> {
       );
     }
   } finally {
-    await removeTestFolder(folder, postgresFolder(data));
+    removeTestFolder(folder);
   }
 }
 

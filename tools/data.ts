@@ -102,7 +102,7 @@ export async function releaseData(data: string): Promise<void> {
 
 /** Forgets everything; the folder itself stays when it holds what is not ours. */
 export async function forgetData(data: string): Promise<void> {
-  await forgetPostgres(postgresFolder(data));
+  forgetPostgres(postgresFolder(data));
   for (const path of [natsFolder(data), join(data, "logs"), localFile(data), secretsFile(data), holderFile(data)]) {
     await rm(path, { recursive: true, force: true });
   }

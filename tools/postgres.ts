@@ -3,6 +3,7 @@
 
 import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { rmSync } from "node:fs";
 import { chmod, chown, cp, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -69,9 +70,9 @@ export async function startPostgres(options: PostgresOptions): Promise<Postgres>
 }
 
 /** Forgets the server's data, wherever it was put; the server must be stopped. */
-export async function forgetPostgres(wantedHome: string): Promise<void> {
-  await rm(wantedHome, { recursive: true, force: true });
-  if (process.getuid?.() === 0) await rm(elsewhere(wantedHome), { recursive: true, force: true });
+export function forgetPostgres(wantedHome: string): void {
+  rmSync(wantedHome, { recursive: true, force: true });
+  if (process.getuid?.() === 0) rmSync(elsewhere(wantedHome), { recursive: true, force: true });
 }
 
 /**

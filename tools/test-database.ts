@@ -31,5 +31,5 @@ export async function globalSetup(): Promise<void> {
 
 export async function globalTeardown(): Promise<void> {
   await postgres?.stop();
-  if (folder !== undefined) await removeTestFolder(folder, join(folder, "postgres"));
+  if (folder !== undefined) removeTestFolder(folder);
 }

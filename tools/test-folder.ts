@@ -1,4 +1,4 @@
-// The temporary folder of one test run.
+// The temporary folder of one run of tests or of a bench, with everything that its servers keep.
 
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -6,21 +6,23 @@ import { join } from "node:path";
 import { forgetPostgres } from "./postgres.ts";
 
 const PREFIX = "cauri-test-";
+/** Where below the folder a run has its PostgreSQL: one of its own, or its house's. As root it may lie elsewhere. */
+const POSTGRES = ["postgres", join("data", "postgres")];
 
 /** A new folder named after this process; those of processes that were killed before their teardown are removed. */
 export function makeTestFolder(): string {
   for (const name of readdirSync(tmpdir())) {
     const pid = Number(name.startsWith(PREFIX) ? name.slice(PREFIX.length) : "");
-    if (pid > 0 && !isAlive(pid)) rmSync(join(tmpdir(), name), { recursive: true, force: true });
+    if (pid > 0 && !isAlive(pid)) removeTestFolder(join(tmpdir(), name));
   }
   const path = join(tmpdir(), `${PREFIX}${process.pid}`);
   mkdirSync(path, { recursive: true, mode: 0o711 });
   return path;
 }
 
-/** Removes the folder, and a PostgreSQL of this run that had to live elsewhere. */
-export async function removeTestFolder(path: string, postgresHome: string): Promise<void> {
-  await forgetPostgres(postgresHome);
+/** Removes the folder, and a PostgreSQL of this run that had to live elsewhere; its servers must be stopped. */
+export function removeTestFolder(path: string): void {
+  for (const home of POSTGRES) forgetPostgres(join(path, home));
   rmSync(path, { recursive: true, force: true });
 }
 

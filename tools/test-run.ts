@@ -5,7 +5,6 @@ import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { writeAuthority } from "../test/authority.ts";
 import { findLeaks } from "../test/leaks.ts";
-import { postgresFolder } from "./data.ts";
 import { startHouseProcess } from "./house-process.ts";
 import { makeTestFolder, removeTestFolder } from "./test-folder.ts";
 
@@ -41,7 +40,7 @@ export async function beginTestRun(layer: string, settings: Readonly<Record<stri
       const code = await house.stop();
       const leaks = findLeaks(join(data, "logs"), secrets);
       const kept = keepLogs(layer, data, output);
-      await removeTestFolder(folder, postgresFolder(data));
+      removeTestFolder(folder);
       if (leaks.length > 0) fail(`secrets in the logs (${kept}):\n${leaks.join("\n")}`);
       if (code !== 0) fail(`the house did not stop cleanly (${code}): see ${kept}`);
     },

@@ -4,8 +4,6 @@
 import { fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { isRefusal, type Refusal } from "@cauri/money/refusal";
@@ -32,6 +30,8 @@ const PROCEDURE_CONNECTIONS = 16;
 type Server = { readonly url: string; readonly pid: number; stop(): Promise<unknown> };
 type Tools = {
   startPostgres(options: { home: string; password: string; log_file: string }): Promise<Server>;
+  makeTestFolder(): string;
+  removeTestFolder(path: string): void;
   machine(): string;
   cpuOf(processes: Readonly<Record<string, number>>): Record<string, number>;
   percentile(sorted: readonly number[], share: number): number;
@@ -42,17 +42,18 @@ type Work = (debit: string, credit: string) => Promise<number>;
 // By path and at run time: services import no tools, and only this bench, run by hand, needs them.
 const tools = join(import.meta.dirname, "../../../tools");
 const { startPostgres } = (await import(join(tools, "postgres.ts"))) as Tools;
+const { makeTestFolder, removeTestFolder } = (await import(join(tools, "test-folder.ts"))) as Tools;
 const { machine, cpuOf, percentile } = (await import(join(tools, "measure.ts"))) as Tools;
 
 const codes = Array.from({ length: ACCOUNTS }, (_, index) => `merchant:acct_${index}:plt_bench`);
 const hot = codes.slice(0, 1);
-const home = mkdtempSync(join(tmpdir(), "cauri-bench-"));
+const home = makeTestFolder();
 const server = await startPostgres({ home: join(home, "postgres"), password: "bench", log_file: join(home, "log") });
 try {
   await bench();
 } finally {
   await server.stop();
-  rmSync(home, { recursive: true, force: true });
+  removeTestFolder(home);
 }
 
 async function bench(): Promise<void> {

@@ -2,8 +2,6 @@
 // were. Prints each million's rate and at the end what the tables weigh. Its own PostgreSQL, fsync on.
 
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { systemClock } from "@cauri/money/clock";
@@ -36,25 +34,28 @@ type Tools = {
     readonly pid: number;
     stop(): Promise<unknown>;
   }>;
+  makeTestFolder(): string;
+  removeTestFolder(path: string): void;
   machine(): string;
   cpuOf(processes: Readonly<Record<string, number>>): Record<string, number>;
 };
 
 // By path and at run time: services import no tools, and only this bench, run by hand, needs them.
 const tools = join(import.meta.dirname, "../../../tools");
-const { startPostgres } = (await import(join(tools, "postgres.ts"))) as Pick<Tools, "startPostgres">;
-const { machine, cpuOf } = (await import(join(tools, "measure.ts"))) as Omit<Tools, "startPostgres">;
+const { startPostgres } = (await import(join(tools, "postgres.ts"))) as Tools;
+const { makeTestFolder, removeTestFolder } = (await import(join(tools, "test-folder.ts"))) as Tools;
+const { machine, cpuOf } = (await import(join(tools, "measure.ts"))) as Tools;
 
 const FLOAT = "float:plt_bench";
 const codes = Array.from({ length: ACCOUNTS }, (_, index) => `merchant:acct_${index}:plt_bench`);
 const begunAt = systemClock();
-const home = mkdtempSync(join(tmpdir(), "cauri-growth-"));
+const home = makeTestFolder();
 const server = await startPostgres({ home: join(home, "postgres"), password: "bench", log_file: join(home, "log") });
 try {
   await bench();
 } finally {
   await server.stop();
-  rmSync(home, { recursive: true, force: true });
+  removeTestFolder(home);
 }
 
 async function bench(): Promise<void> {

@@ -6,8 +6,6 @@ import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
 import { randomInt, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -36,14 +34,20 @@ type Server = {
   exited: Promise<unknown>;
 };
 type Start = { home: string; password: string; log_file: string; port?: number };
-type Tools = { startPostgres(options: Start): Promise<Server>; freePort(): Promise<number> };
+type Tools = {
+  startPostgres(options: Start): Promise<Server>;
+  freePort(): Promise<number>;
+  makeTestFolder(): string;
+  removeTestFolder(path: string): void;
+};
 
 // By path and at run time: services import no tools, and only tests need these.
 const tools = join(import.meta.dirname, "../../../tools");
 const { startPostgres } = (await import(join(tools, "postgres.ts"))) as Tools;
+const { makeTestFolder, removeTestFolder } = (await import(join(tools, "test-folder.ts"))) as Tools;
 const { freePort } = (await import(join(tools, "ports.ts"))) as Tools;
 
-const home = mkdtempSync(join(tmpdir(), "cauri-crash-"));
+const home = makeTestFolder();
 const place = { home: join(home, "postgres"), password: "crash", log_file: join(home, "postgres.log") };
 let server = await startPostgres(place);
 await migrateRoom({
@@ -60,7 +64,7 @@ after(async () => {
   for (const client of clients) client.closeChannel();
   for (const replica of replicas) replica.kill("SIGKILL");
   await server.stop();
-  rmSync(home, { recursive: true, force: true });
+  removeTestFolder(home);
 });
 
 test(`crash: ${KILLS} kills under load lose no acknowledged transfer and double none`, {

@@ -1,8 +1,6 @@
 // The end of `npm run bench webhooks`: how long a claim takes, and writing its results, while ten thousand deliveries
 // wait and while a million do. It starts a PostgreSQL of its own, with fsync on.
 
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { migrateRoom, roomUrl } from "@cauri/store/migrate";
 import { openPool, type Pool, transact } from "@cauri/store/pool";
@@ -24,15 +22,18 @@ type Tools = {
     password: string;
     log_file: string;
   }): Promise<{ readonly url: string; stop(): Promise<unknown> }>;
+  makeTestFolder(): string;
+  removeTestFolder(path: string): void;
   percentile(sorted: readonly number[], share: number): number;
 };
 
 // By path and at run time: services import no tools, and only this bench, run by hand, needs them.
 const tools = join(import.meta.dirname, "../../../tools");
 const { startPostgres } = (await import(join(tools, "postgres.ts"))) as Tools;
+const { makeTestFolder, removeTestFolder } = (await import(join(tools, "test-folder.ts"))) as Tools;
 const { percentile } = (await import(join(tools, "measure.ts"))) as Tools;
 
-const home = mkdtempSync(join(tmpdir(), "cauri-bench-"));
+const home = makeTestFolder();
 const server = await startPostgres({ home: join(home, "postgres"), password: "bench", log_file: join(home, "log") });
 try {
   const dirs = [join(import.meta.dirname, "../migrations")];
@@ -42,7 +43,7 @@ try {
   await pool.end();
 } finally {
   await server.stop();
-  rmSync(home, { recursive: true, force: true });
+  removeTestFolder(home);
 }
 
 async function bench(pool: Pool): Promise<void> {

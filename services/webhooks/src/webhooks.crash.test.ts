@@ -6,10 +6,8 @@ import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -42,12 +40,18 @@ type Postgres = {
   exited: Promise<unknown>;
 };
 type Start = { home: string; password: string; log_file: string; port?: number };
-type Tools = { startPostgres(options: Start): Promise<Postgres> };
+type Tools = {
+  startPostgres(options: Start): Promise<Postgres>;
+  makeTestFolder(): string;
+  removeTestFolder(path: string): void;
+};
 
 // By path and at run time: services import no tools, and only tests need these.
-const { startPostgres } = (await import(join(import.meta.dirname, "../../../tools/postgres.ts"))) as Tools;
+const tools = join(import.meta.dirname, "../../../tools");
+const { startPostgres } = (await import(join(tools, "postgres.ts"))) as Tools;
+const { makeTestFolder, removeTestFolder } = (await import(join(tools, "test-folder.ts"))) as Tools;
 
-const home = mkdtempSync(join(tmpdir(), "cauri-webhooks-crash-"));
+const home = makeTestFolder();
 const place = { home: join(home, "postgres"), password: "crash", log_file: join(home, "postgres.log") };
 const vault = `k1:${randomBytes(32).toString("base64")}`;
 const log = logger("webhooks-crash", "silent");
@@ -94,7 +98,7 @@ after(async () => {
   await postgres?.stop();
   receiver?.closeAllConnections();
   receiver?.close();
-  rmSync(home, { recursive: true, force: true });
+  removeTestFolder(home);
 });
 
 /** Starts the process; `more` are settings of this start. Answers the port of its RPCs. */
