@@ -2,7 +2,6 @@
 // nothing is left running.
 
 import assert from "node:assert/strict";
-import { transact } from "@cauri/store/pool";
 import { readAccounts } from "../services/ledger/src/account-store.ts";
 import { insertDeliveries } from "../services/webhooks/src/arrival-store.ts";
 import { eventOf } from "../services/webhooks/src/events.ts";
@@ -135,7 +134,7 @@ async function checkAllTold({ rooms, account }: Merchant, seen: readonly Seen[])
   );
   const events = sent.flatMap(({ rows }) => rows.flatMap(({ payload }) => eventOf(payload) ?? []));
   for (let turn = 0; turn < 2; turn += 1) {
-    await transact(rooms.webhooks, (tx) => insertDeliveries(tx, events, null));
+    await insertDeliveries(rooms.webhooks, events, null);
   }
   const { rows } = await rooms.webhooks.query<{ operation_id: string; event: string; body: string }>(
     "select operation_id, event, body from deliveries where account = $1 order by operation_id, version",

@@ -1,7 +1,7 @@
 // A durable consumer: batches in the order of the stream, acknowledged after the handler has committed, given back with
 // a growing pause when it failed. It survives restarts of NATS, also one that comes back with an empty store.
 
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "@cauri/rpc/log";
 import { gauge, observeBatch } from "@cauri/rpc/metrics";
 import { isUnavailable } from "@cauri/store/pool";
@@ -70,6 +70,8 @@ export function consume(options: ConsumeOptions): Consumer {
 
   /** Handles what has arrived, one batch after another, so that the order of the stream is kept. */
   const pump = async () => {
+    // All that came by one read of the socket shares the first batch.
+    await nextTurn();
     while (queue.length > 0 && !stopped) {
       const early_ms = (options.pace_ms ?? 0) - (performance.now() - began_at);
       if (early_ms > 0) await sleep(early_ms);

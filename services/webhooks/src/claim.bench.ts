@@ -77,9 +77,7 @@ function fill(pool: Pool, from: number, to: number): Promise<unknown> {
                 date_trunc('milliseconds', now())
            from generate_series($1::int, $2::int - 1) n
            join endpoints e on e.id = case when n % 2 = 0 then 1 else 1 + n % $3::int end
-         returning id, endpoint_id, mode, due_at, operation_id, version),
-       first as (insert into firsts (endpoint_id, operation_id, version, delivery_id)
-                 select endpoint_id, operation_id, version, id from made)
+         returning id, endpoint_id, mode, due_at, operation_id, version)
        insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
        select endpoint_id, mode, due_at, id, operation_id, version, 0 from made`,
       [from, to, ENDPOINTS],

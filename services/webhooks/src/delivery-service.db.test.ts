@@ -74,7 +74,7 @@ async function happen(account: string, count: number): Promise<void> {
     const facts = { event: "payment.success", account, mode: "live" as const, version: 1n, body: "{}" };
     return { ...facts, event_id, operation_id: newId("pay", serial), occurred_at: new Date(START + at * 1000) };
   });
-  await transact(pool, (tx) => insertDeliveries(tx, events, null));
+  await insertDeliveries(pool, events, null);
 }
 
 /** Sends all that is pending; one failure is the last. */
@@ -234,7 +234,7 @@ test("replay_deliveries: an operation's events begin their new round in order", 
   await finish(first, "failed");
   const second = { event: "payment.failed", account, mode: "live" as const, version: 2n, body: "{}" };
   const rest = { event_id: newId("evt", 9_999), operation_id: first.about, occurred_at: new Date(START + 60_000) };
-  await transact(pool, (tx) => insertDeliveries(tx, [{ ...second, ...rest }], null));
+  await insertDeliveries(pool, [{ ...second, ...rest }], null);
   await end(account, "failed");
   assert.equal(standing(await replay(account, "both", { from: new Date(START) })).replayed, 2);
   const [one, none] = await claim(account);

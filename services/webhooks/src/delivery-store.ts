@@ -20,7 +20,6 @@ export type Claimed = {
   readonly attempts: number;
   readonly account: string;
   readonly occurred_at: Date;
-  readonly due_at: Date;
   /** The operation that the event is about, and its version. */
   readonly about: string;
   readonly version: bigint;
@@ -34,18 +33,25 @@ export type Claimed = {
 
 /**
  * Of a waiting delivery `w`: an event waits while an earlier one of its operation has not had its first attempt; one being
- * retried is overtaken.
+ * retried is overtaken. `landed` are numbers of flights that this statement ends. Of the queue the words match the index of
+ * first attempts alone, whatever PostgreSQL believes of the table's size.
  */
-export const MAY_GO = `(w.attempts > 0 or (
-  not exists (select 1 from firsts b where b.endpoint_id = w.endpoint_id and b.operation_id = w.operation_id
-                 and b.version < w.version)
+export function mayGo(landed?: string): string {
+  return `(w.attempts > 0 or (
+  not exists (select 1 from queue b where b.operation_id = w.operation_id and b.version < w.version and b.attempts = 0
+                 and b.endpoint_id + 0 = w.endpoint_id)
   and not exists (select 1 from flights b where b.endpoint_id = w.endpoint_id and b.operation_id = w.operation_id
-                     and b.version < w.version and b.is_first)))`;
+                     and b.version < w.version and b.is_first${landed === undefined ? "" : ` and b.no <> all(${landed})`})))`;
+}
 
 /** How many more attempts an endpoint `e` may have under way, given how many it has (`flying`). */
 export function roomOf(of: { per_endpoint: string; suspend_after: string; per_account: string }): string {
   return `greatest(1, least(${of.per_endpoint}::bigint, ${of.suspend_after}::bigint - e.consecutive_failures,
     ${of.per_account}::bigint / (select count(s.id) from endpoints s where s.account = e.account))) - e.flying`;
+}
+
+export function flyingAt(endpoint: string): string {
+  return `(select count(f.no) from flights f where f.endpoint_id = ${endpoint}.id)`;
 }
 
 /** Something is due for the endpoint `e`, whether or not it may go now. */
@@ -136,44 +142,55 @@ const LOCK = lockOf("skip locked");
 const LOCK_PATIENTLY = lockOf("");
 
 /**
- * A delivery is either in the queue or under way. The limit is shared out in turns, beginning with the endpoints that have
- * the fewest attempts under way: so they stay even, and with them the number of connections.
+ * The place in the queue of what is due at the endpoints of `ready`, of each as much as it has `room` for, with its `turn`
+ * there.
  */
-const CLAIM = `
-  with ready as materialized (
-    select e.*, ${roomOf({ per_endpoint: "$2", suspend_after: "$3", per_account: "$6" })} as room
-      from (select o.id, o.account, o.url, o.secret_sealed, o.standard_headers, o.operation_id, o.consecutive_failures,
-                   case when o.previous_until > statement_timestamp() then o.previous_sealed end as previous_sealed,
-                   (select count(f.no) from flights f where f.endpoint_id = o.id) as flying
-              from endpoints o where o.id = any($1::bigint[])) e),
-  due as materialized (
-    select t.*, nextval('flight_numbers') as no from (
-      select p.*, r.url, r.secret_sealed, r.previous_sealed, r.standard_headers, r.operation_id as endpoint_operation
-        from ready r cross join lateral (
+export function dueAt(may_go: string): string {
+  return `ready r cross join lateral (
           select h.* from (values ('live'), ('test')) m (mode) cross join lateral (
-            select w.*, w.ctid as place, row_number() over (order by w.due_at, w.delivery_id) as turn
+            select w.ctid as place, row_number() over (order by w.due_at, w.delivery_id) as turn
               from queue w
-             where w.endpoint_id = r.id and w.mode = m.mode and w.due_at <= ${nowOf("r.account", "m.mode")} and ${MAY_GO}
+             where w.endpoint_id = r.id and w.mode = m.mode and w.due_at <= ${nowOf("r.account", "m.mode")} and ${may_go}
              order by w.due_at, w.delivery_id limit r.room) h
            order by h.turn limit r.room) p
-       where r.room > 0
-       order by r.flying + p.turn limit $4) t),
-  left_queue as (delete from queue where ctid = any (array(select place from due))),
-  left_firsts as (
-    delete from firsts where ctid = any (array(
-      select f.ctid from due cross join lateral (
-        select b.ctid from firsts b
-         where b.endpoint_id = due.endpoint_id and b.operation_id = due.operation_id and b.version = due.version
-           and b.delivery_id = due.delivery_id limit 1) f
-       where due.attempts = 0))),
+       where r.room > 0`;
+}
+
+/**
+ * Takes the places of `due` out of the queue for the runner: a delivery is either there or under way. What somebody else
+ * takes at this very moment is his.
+ */
+export function take(lease_ms: string): string {
+  return `
+  taken as (
+    delete from queue where ctid = any (array(select place from due))
+    returning endpoint_id, operation_id, version, delivery_id, attempts, nextval('flight_numbers') as no),
   flown as (
     insert into flights (endpoint_id, operation_id, version, delivery_id, no, is_first, lease_until)
     select endpoint_id, operation_id, version, delivery_id, no, attempts = 0,
-           statement_timestamp() + $5::bigint * interval '1 millisecond' from due)
-  select d.id, due.no, d.endpoint_id, d.event_id, d.event, d.mode, d.body, d.attempts, d.account, d.occurred_at,
-         due.due_at, d.operation_id as about, d.version, due.url, due.secret_sealed, due.previous_sealed, due.standard_headers,
-         due.endpoint_operation as operation_id
-    from due join deliveries d on d.id = due.delivery_id`;
+           statement_timestamp() + ${lease_ms}::bigint * interval '1 millisecond' from taken)
+  select d.id, t.no, d.endpoint_id, d.event_id, d.event, d.mode, d.body, d.attempts, d.account, d.occurred_at,
+         d.operation_id as about, d.version, e.url, e.secret_sealed, e.standard_headers, e.operation_id,
+         case when e.previous_until > statement_timestamp() then e.previous_sealed end as previous_sealed
+    from taken t cross join lateral (select * from deliveries m where m.id = t.delivery_id limit 1) d
+   cross join lateral (select * from endpoints o where o.id = t.endpoint_id limit 1) e`;
+}
+
+/**
+ * The limit is shared out in turns, beginning with the endpoints that have the fewest attempts under way: so they stay even,
+ * and with them the number of connections.
+ */
+const CLAIM = `
+  with counted as materialized (
+    select o.id, o.account, o.consecutive_failures, ${flyingAt("o")} as flying
+      from endpoints o where o.id = any($1::bigint[])),
+  ready as materialized (
+    select e.id, e.account, e.flying, ${roomOf({ per_endpoint: "$2", suspend_after: "$3", per_account: "$6" })} as room
+      from counted e),
+  due as materialized (
+    select p.place from ${dueAt(mayGo())}
+     order by r.flying + p.turn limit $4),
+  ${take("$5")}`;
 
 /** Rows of one return: bounds how long it holds its locks. */
 const RETURNED = 1_000;
@@ -185,17 +202,11 @@ const RETURNED = 1_000;
 export async function returnLost(db: Queryable): Promise<number> {
   const { rowCount } = await db.query(
     `with lost as materialized (
-       select d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version, d.attempts
+       select f.ctid as place, d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version, d.attempts
          from flights f join endpoints e on e.id = f.endpoint_id join deliveries d on d.id = f.delivery_id
         where f.lease_until <= statement_timestamp()
         limit ${RETURNED} for update of f skip locked for key share of e skip locked),
-     gone as (
-       delete from flights f using lost l
-        where f.endpoint_id = l.endpoint_id and f.operation_id = l.operation_id and f.version = l.version
-          and f.delivery_id = l.id),
-     first as (
-       insert into firsts (endpoint_id, operation_id, version, delivery_id)
-       select endpoint_id, operation_id, version, id from lost where attempts = 0)
+     gone as (delete from flights where ctid = any (array(select place from lost)))
      insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
      select endpoint_id, mode, due_at, id, operation_id, version, attempts from lost`,
     [],
@@ -222,13 +233,23 @@ export async function isQuiet(db: Queryable, endpoints: readonly bigint[], now: 
   return rows[0]?.quiet === true;
 }
 
+/**
+ * Where the flight of `r` is, or its number; null where its lease was taken over. By this alone statements come from many results
+ * to their flights: after a vacuum that has met none, a join would be planned as a walk through all flights for each result.
+ */
+export function flightOf(r: string, column: "ctid" | "no"): string {
+  return `(select f.${column} from flights f
+            where f.endpoint_id = ${r}.endpoint_id and f.operation_id = ${r}.about and f.version = ${r}.version
+              and f.delivery_id = ${r}.id and f.no = ${r}.no)`;
+}
+
 /** Gives attempts back that were not made, or whose end nobody will write: they wait again, and nothing is counted. */
 export async function giveBack(db: Queryable, claimed: readonly Claimed[]): Promise<void> {
   await db.query(
-    `update flights f set lease_until = '-infinity'
-       from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as r (endpoint_id, about, version, id, no)
-      where f.endpoint_id = r.endpoint_id and f.operation_id = r.about and f.version = r.version and f.delivery_id = r.id
-        and f.no = r.no`,
+    `update flights set lease_until = '-infinity'
+      where ctid = any (array(
+        select ${flightOf("r", "ctid")}
+          from unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[]) as r (endpoint_id, about, version, id, no)))`,
     [
       pgNumArray(claimed.map(({ endpoint_id }) => endpoint_id)),
       pgTextArray(claimed.map(({ about }) => about)),

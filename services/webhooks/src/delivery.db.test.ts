@@ -66,7 +66,7 @@ function event(account: string, operation_id: string, version: number, name = "p
   };
 }
 
-const insert = (...events: Event[]) => transact(pool, (tx) => insertDeliveries(tx, events, null));
+const insert = (...events: Event[]) => insertDeliveries(pool, events, null);
 const claim = async (account: string, more: Partial<typeof CLAIM> = {}) => {
   const endpoints = await endpointIds(pool, account);
   await returnLost(pool);
@@ -253,7 +253,7 @@ test("deleted in between: results of an endpoint that is gone change nothing and
   assert.equal((await waitingEndpoints(pool, new Date())).includes(at.id), false);
   await end(...claimed.map((each) => ended(each, false)));
   while ((await forgetRemoved(pool)) !== null);
-  for (const table of ["deliveries", "queue", "firsts", "flights"]) {
+  for (const table of ["deliveries", "queue", "flights"]) {
     const { rowCount } = await pool.query(`select 1 from ${table} where endpoint_id = $1`, [at.id]);
     assert.equal(rowCount, 0, table);
   }

@@ -7,7 +7,7 @@ import type { Mode } from "@cauri/money/mode";
 import { isMode } from "@cauri/money/mode";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
 import type { Log } from "@cauri/rpc/log";
-import { type Pool, transact } from "@cauri/store/pool";
+import type { Pool } from "@cauri/store/pool";
 import { type Event, insertDeliveries } from "./arrival-store.ts";
 import { isDelivered } from "./endpoint.ts";
 import { noticeBody } from "./notice.ts";
@@ -40,8 +40,7 @@ export function followNews(of: {
     pace_ms: PACE_MS,
     handle: async (batch) => {
       const heard = batch.map(({ payload }) => eventOf(payload)).filter((event) => event !== null);
-      if (heard.length > 0)
-        await sender.arrived(await transact(pool, (tx) => insertDeliveries(tx, heard, sender.offer())));
+      if (heard.length > 0) await sender.arrived(await insertDeliveries(pool, heard, sender.offer()));
     },
   });
 }

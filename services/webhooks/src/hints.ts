@@ -16,23 +16,33 @@ export function openHints(readWaiting: () => Promise<readonly bigint[]>) {
   let hot = new Set<bigint>();
   /** Where something waited when it was last looked at, perhaps for an attempt under way to end. */
   const waiting = new Set<bigint>();
+  /** Where something came to wait since hints were taken for a claim: that one may not have seen it. */
+  const news = new Set<bigint>();
   let look_at = 0;
-  const add = (endpoints: readonly bigint[]) => {
+  const note = (endpoints: readonly bigint[]) => {
     for (const id of endpoints) {
-      hot.add(id);
       waiting.add(id);
+      news.add(id);
     }
+  };
+  const add = (endpoints: readonly bigint[]) => {
+    for (const id of endpoints) hot.add(id);
+    note(endpoints);
   };
   return {
     add,
-    /** An attempt has ended there; tells whether a claim may find something now. */
+    /** Something waits there for an attempt under way to end. */
+    note,
+    /** Of these endpoints those where something waited when that was last heard of, once each. */
+    waitingAt: (endpoints: readonly bigint[]): bigint[] => [...new Set(endpoints)].filter((id) => waiting.has(id)),
+    /** An attempt has ended there; tells whether a claim may find something now, there or where the room was too small. */
     ended(id: bigint): boolean {
       if (waiting.has(id)) hot.add(id);
-      return waiting.has(id);
+      return hot.size > 0;
     },
-    /** Of the endpoints that a claim has looked at only these had something waiting. */
+    /** Of the endpoints that a claim has looked at only these had something waiting, and where it came since. */
     claimed(asked: readonly bigint[], had: readonly bigint[]) {
-      for (const id of asked) waiting.delete(id);
+      for (const id of asked) if (!news.has(id)) waiting.delete(id);
       for (const id of had) waiting.add(id);
     },
     lookSoon() {
@@ -49,6 +59,7 @@ export function openHints(readWaiting: () => Promise<readonly bigint[]>) {
     },
     /** Those whose turn it is, the oldest hint first. */
     take(): bigint[] {
+      news.clear();
       const endpoints = [...hot].slice(0, ENDPOINTS_PER_CLAIM);
       if (endpoints.length === hot.size) hot = new Set();
       else for (const id of endpoints) hot.delete(id);

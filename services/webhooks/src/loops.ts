@@ -10,7 +10,7 @@ import { erasePreviousSecrets } from "./endpoint-store.ts";
 import { showQueue } from "./metrics.ts";
 import { resealSecrets } from "./rotation.ts";
 import type { Sender } from "./sender.ts";
-import { failOverdue, forgetEnded, forgetRemoved, readQueue } from "./upkeep-store.ts";
+import { failOverdue, forgetEnded, forgetRemoved, readQueue, tidyQueue } from "./upkeep-store.ts";
 
 /** The pump is woken by news and by ended attempts; this is for due retries and other replicas' news. */
 const PUMP_MS = 250;
@@ -18,6 +18,11 @@ const OVERDUE_MS = 60_000;
 const QUEUE_MS = 10_000;
 /** Reading the queue rests so many times as long as it took: a million waiting rows cost a hundredth of a core at most. */
 const QUEUE_REST = 100;
+const TIDY_MS = 1_000;
+/** So many attempts leave as many dead entries in the indexes, some fifty pages; PostgreSQL plans anew after each tidying. */
+const TIDY_AFTER = 5_000;
+/** Tidying rests so many times as long as it took: it walks through the indexes, however much waits there. */
+const TIDY_REST = 50;
 const FORGET_MS = 300_000;
 const REMOVED_MS = 1_000;
 const SECRETS_MS = 60_000;
@@ -41,6 +46,7 @@ export function startLoops({ pool, cipher, sender, settings, log }: LoopsOptions
   const others = [
     startLoop({ name: "webhook overdue", every_ms: OVERDUE_MS, work: async () => (await overdue()) > 0, log }),
     startLoop({ name: "webhook queue", every_ms: QUEUE_MS, work: watchQueue(pool), log }),
+    startLoop({ name: "webhook tidying", every_ms: TIDY_MS, work: tidyNow(pool, sender), log }),
     startLoop({
       name: "webhook removals",
       every_ms: REMOVED_MS,
@@ -85,5 +91,18 @@ function watchQueue(pool: Pool): () => Promise<void> {
     if (began < next) return;
     showQueue(await readQueue(pool, new Date(systemClock())));
     next = began + (performance.now() - began) * QUEUE_REST;
+  };
+}
+
+function tidyNow(pool: Pool, sender: Pick<Sender, "ended">): () => Promise<void> {
+  let tidied = 0;
+  let next = 0;
+  return async () => {
+    const began = performance.now();
+    const ended = sender.ended();
+    if (began < next || ended - tidied < TIDY_AFTER) return;
+    tidied = ended;
+    await tidyQueue(pool);
+    next = began + (performance.now() - began) * TIDY_REST;
   };
 }

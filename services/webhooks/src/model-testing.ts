@@ -72,21 +72,22 @@ export class EndpointModel {
     for (const one of this.deliveries.values()) if (one.flight?.live === false) one.flight = null;
   }
 
-  /** An attempt ended: it counts for the endpoint in any case, and moves the delivery if nobody took it over. */
-  end(id: string, no: bigint, delivered: boolean, now_s: number): void {
+  /** An attempt ended: it counts for the endpoint in any case, and moves the delivery if nobody took it over, which is told. */
+  end(id: string, no: bigint, delivered: boolean, now_s: number): boolean {
     if (delivered) this.reinstate();
     else {
       this.failures += 1;
       if (this.failures >= SUSPEND_AFTER && !this.isSuspended(now_s)) this.suspended_until_s = now_s + SUSPEND_S;
     }
     const one = this.deliveries.get(id);
-    if (one?.flight?.no !== no) return;
+    if (one?.flight?.no !== no) return false;
     one.flight = null;
     const step_s = LADDER_S[one.attempts];
     one.attempts += 1;
     if (delivered) one.status = "delivered";
     else if (step_s === undefined) one.status = "failed";
     else one.due_s = now_s + step_s;
+    return true;
   }
 
   reinstate(): void {

@@ -68,10 +68,7 @@ export async function beginAnew(tx: Tx, ids: readonly string[], replay_id: strin
                 where id = any($1::text[]) and status <> 'pending' and replay_id is distinct from $2
                 order by id for update) l
         where d.id = l.id
-       returning d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version),
-     first as (
-       insert into firsts (endpoint_id, operation_id, version, delivery_id)
-       select endpoint_id, operation_id, version, id from begun)
+       returning d.id, d.endpoint_id, d.mode, d.due_at, d.operation_id, d.version)
      insert into queue (endpoint_id, mode, due_at, delivery_id, operation_id, version, attempts)
      select endpoint_id, mode, due_at, id, operation_id, version, 0 from begun`,
     [pgTextArray(ids), replay_id],

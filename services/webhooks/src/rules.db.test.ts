@@ -15,10 +15,10 @@ import { type Event, insertDeliveries } from "./arrival-store.ts";
 import { type Claimed, claimDue, returnLost } from "./delivery-store.ts";
 import type { Dialer } from "./dialer.ts";
 import { insertEndpoint, lockAccount, reinstate } from "./endpoint-store.ts";
-import { bounds, type Step, step } from "./history-testing.ts";
+import { bounds, type Step, step, takeOldest } from "./history-testing.ts";
 import { type Bounds, EndpointModel } from "./model-testing.ts";
 import { beginAnew, lockEndpoints } from "./replay-store.ts";
-import { endAttempts } from "./result-store.ts";
+import { endAndTake, endAttempts } from "./result-store.ts";
 import { newSecret, sealSecret } from "./secret.ts";
 import { openSender, type Sender } from "./sender.ts";
 import { failOverdue } from "./upkeep-store.ts";
@@ -100,7 +100,7 @@ class History {
   async run(one: Step): Promise<void> {
     if (one.do === "events") await this.arrive(one.operations, one.at_once);
     else if (one.do === "claim") await this.claim(one.replica);
-    else if (one.do === "end") await this.end(one.of, one.delivered);
+    else if (one.do === "end") await (one.refills ? this.refill(one.of) : this.end(one.of, one.delivered));
     else if (one.do === "lose") await this.lose(one.of);
     else if (one.do === "pass") {
       this.now_s += one.s;
@@ -126,7 +126,7 @@ class History {
     const events = operations.map((of, at) => event(this.account, `pay_${of}`, this.versions + BigInt(at)));
     this.versions += BigInt(events.length);
     const may_send = at_once ? { ...this.bounds, lease_ms: 600_000, timeout_ms: 1_000, now: this.now } : null;
-    const { claimed } = await transact(pools[0], (tx) => insertDeliveries(tx, events.toReversed(), may_send));
+    const { claimed } = await insertDeliveries(pools[0], events.toReversed(), may_send);
     for (const [id, model] of this.models) {
       const fresh = events.map(({ event_id }) => deriveId("dl", event_id, String(id)));
       for (const [at, each] of events.entries())
@@ -159,27 +159,41 @@ class History {
     const taken = rounds.flatMap(({ claimed }) => claimed);
     for (const [id, model] of this.models) {
       const { from, count } = model.sendable(this.now_s, this.models.size, this.bounds);
-      const mine = taken.filter(({ endpoint_id }) => endpoint_id === id);
-      assert.equal(mine.length, count, "as many as there is room for");
-      const rest = new Set(from);
-      let youngest_s = 0;
-      for (const claimed of mine) {
-        const one = from.find((each) => each.id === claimed.id);
-        assert.ok(one !== undefined && rest.delete(one), "only what may be sent, and once");
-        youngest_s = Math.max(youngest_s, one.due_s);
-        one.flight = { no: claimed.no, live: true };
-      }
-      if (count > 0)
-        assert.ok(
-          [...rest].every(({ due_s }) => due_s >= youngest_s),
-          "the oldest first",
-        );
+      takeOldest(
+        from,
+        count,
+        taken.filter(({ endpoint_id }) => endpoint_id === id),
+      );
     }
     this.flying.push(...taken);
   }
 
+  /** Some have arrived, and as many go out in their places where nothing has failed since the last success. */
+  async refill(of: readonly number[]): Promise<void> {
+    const batch = this.draw(of);
+    const options = { ...this.bounds, lease_ms: 600_000, endpoints: this.endpoints };
+    const results = batch.map((claimed) => ended(claimed, true));
+    const taken = await endAndTake(pools[1], results, { ...RULES, now: this.now }, options);
+    for (const [id, model] of this.models) {
+      const is_well = model.failures === 0 && model.suspended_until_s === null;
+      const arrived = batch.filter(({ endpoint_id }) => endpoint_id === id);
+      const freed = arrived.filter((one) => model.end(one.id, one.no, true, this.now_s)).length;
+      const { from, count } = model.sendable(this.now_s, this.models.size, this.bounds);
+      takeOldest(
+        from,
+        is_well ? Math.min(count, freed) : 0,
+        taken.filter(({ endpoint_id }) => endpoint_id === id),
+      );
+    }
+    this.flying.push(...taken);
+  }
+
+  draw(of: readonly number[]): Claimed[] {
+    return of.flatMap((at) => (this.flying.length === 0 ? [] : this.flying.splice(at % this.flying.length, 1)));
+  }
+
   async end(of: readonly number[], delivered: boolean): Promise<void> {
-    const batch = of.flatMap((at) => (this.flying.length === 0 ? [] : this.flying.splice(at % this.flying.length, 1)));
+    const batch = this.draw(of);
     await transact(pools[1], (tx) =>
       endAttempts(
         tx,
@@ -222,9 +236,9 @@ class History {
     }));
     assert.deepEqual(rows, healths, after_step);
     const { rows: stored } = await pools[0].query(
-      `select d.id, d.status, d.attempts, f.no, q.delivery_id is not null as queued, b.delivery_id is not null as first
+      `select d.id, d.status, d.attempts, f.no, q.delivery_id is not null as queued, coalesce(q.attempts = 0, false) as first
          from deliveries d left join flights f on f.delivery_id = d.id left join queue q on q.delivery_id = d.id
-         left join firsts b on b.delivery_id = d.id where d.account = $1 order by d.id`,
+        where d.account = $1 order by d.id`,
       [this.account],
     );
     const wanted = [...this.models.values()].flatMap(({ deliveries }) => [...deliveries.values()]);
@@ -269,12 +283,10 @@ async function race(replicas: readonly Sender[]): Promise<void> {
 test("suspension: two replicas race, the 20th failure suspends for an hour to the second, and one probe goes out after it", async () => {
   const account = newId("acct", Date.now());
   const id = await endpoint(account);
-  await transact(pools[0], (tx) =>
-    insertDeliveries(
-      tx,
-      Array.from({ length: 60 }, (_, at) => event(account, `pay_s${at}`, 1n)),
-      null,
-    ),
+  await insertDeliveries(
+    pools[0],
+    Array.from({ length: 60 }, (_, at) => event(account, `pay_s${at}`, 1n)),
+    null,
   );
   const start_ms = Date.UTC(2027, 0, 1);
   let now_ms = start_ms;
@@ -315,7 +327,7 @@ test("suspension: two replicas race, the 20th failure suspends for an hour to th
 test("ladder: two replicas race, five attempts are made, each due to the millisecond after the one before", async () => {
   const account = newId("acct", Date.now());
   const id = await endpoint(account);
-  await transact(pools[0], (tx) => insertDeliveries(tx, [event(account, "pay_l", 1n)], null));
+  await insertDeliveries(pools[0], [event(account, "pay_l", 1n)], null);
   let sent = 0;
   const replicas = pools.map((pool) =>
     replica(pool, Date.now, async () => {

@@ -8,7 +8,7 @@ import { inSpan, operationTraceparent, tracing } from "@cauri/trace/span";
 import { type Claimed, giveBack } from "./delivery-store.ts";
 import type { Attempt, Dialer } from "./dialer.ts";
 import { noticeHeaders } from "./notice.ts";
-import { type Ended, endAttempts, endAttemptsAgain } from "./result-store.ts";
+import { type Ended, endAndTake, endAttempts, endAttemptsAgain, type Refill } from "./result-store.ts";
 import { openSigning } from "./secret.ts";
 
 /** Beside the time-out of an attempt, what a lease leaves for writing its result. */
@@ -40,15 +40,27 @@ export type RunnerOptions = {
 
 export type Run = { readonly claimed: Claimed; readonly since: number; readonly ended: Promise<void> };
 
-/** Hears of each run that has ended, and whether its delivery went back to the queue unsent. */
-type Heard = (claimed: Claimed, unsent: boolean) => void;
+/** What becomes of a run's place: its delivery went back unsent, the place is free, or the next delivery has it already. */
+export type Outcome = "unsent" | "free" | "refilled";
 
-export function openRunner(options: RunnerOptions, heard: Heard) {
+/** Where runs end, others may begin: who runs them decides that. */
+export type Owner = {
+  /** Hears of each run that has ended. */
+  readonly heard: (claimed: Claimed, outcome: Outcome) => void;
+  /** What may be taken in the places of these attempts, which have all arrived; null while the places are wanted back. */
+  readonly offer: (ended: readonly Ended[]) => Refill | null;
+  /** Starts what was taken so. */
+  readonly took: (claimed: readonly Claimed[]) => Promise<void>;
+};
+
+export function openRunner(options: RunnerOptions, owner: Owner) {
   const { pool } = options;
   const running = new Set<Run>();
-  const end = coalesceResults(options);
+  const busy = new Map<bigint, number>();
+  const end = coalesceResults(options, owner);
   const signing = openSigning(options.cipher);
   let abandoned = false;
+  let ended_ever = 0;
 
   /** One attempt; null where its lease was given back meanwhile: another runner makes it, and this one counts for nothing. */
   async function send(claimed: Claimed): Promise<Ended | null> {
@@ -63,32 +75,44 @@ export function openRunner(options: RunnerOptions, heard: Heard) {
   /** Sends it when what goes before it has been delivered; answers whether it was delivered itself. */
   function run(claimed: Claimed, before: Promise<boolean>): Promise<boolean> {
     const attempted = before.then((goes_on) => (goes_on ? send(claimed) : null));
-    const finish = async () => {
+    const finish = async (): Promise<Outcome> => {
       const made = await attempted;
-      if (made !== null) await end(made);
-      else if (!abandoned) await giveBack(pool, [claimed]);
-      return made === null;
+      if (made !== null) return end(made);
+      if (!abandoned) await giveBack(pool, [claimed]);
+      return "unsent";
     };
     const ended = finish()
-      .catch((error: unknown) => {
+      .catch((error: unknown): Outcome => {
         // The lease runs out and the delivery is made again: at least once, never lost.
         options.log.error({ err: error, delivery: claimed.id }, "a result was not written");
-        return false;
+        return "free";
       })
-      .then((unsent) => {
+      .then((outcome) => {
         running.delete(mine);
-        heard(claimed, unsent);
+        ended_ever += 1;
+        count(claimed.endpoint_id, -1);
+        owner.heard(claimed, outcome);
       });
     const mine: Run = { claimed, since: performance.now(), ended };
     running.add(mine);
+    count(claimed.endpoint_id, 1);
     return attempted.then(
       (made) => made?.attempt.delivered === true,
       () => false,
     );
   }
 
+  function count(endpoint_id: bigint, by: number): void {
+    const left = (busy.get(endpoint_id) ?? 0) + by;
+    if (left === 0) busy.delete(endpoint_id);
+    else busy.set(endpoint_id, left);
+  }
+
   return {
     running: running as ReadonlySet<Run>,
+    ended: () => ended_ever,
+    /** Whether an attempt of this process is under way at the endpoint: its end is heard of. */
+    isBusyAt: (endpoint_id: bigint): boolean => busy.has(endpoint_id),
     /**
      * Starts what was claimed, one after another in the order given; after one that was not delivered the rest goes back to
      * the queue, where the rules are looked at anew.
@@ -132,19 +156,13 @@ function traceOf({ body }: Claimed): string | undefined {
  * Results that end together are written together. While the database is away they are kept and tried again, as long as
  * the leases last: what is not written is sent once more.
  */
-function coalesceResults({ pool, ladder_s, suspend_ms, parallel, now, log }: RunnerOptions) {
-  return coalesce<Ended, void>({
+function coalesceResults(options: RunnerOptions, owner: Owner) {
+  return coalesce<Ended, Outcome>({
     run: async (batch) => {
       const until = performance.now() + LEASE_MARGIN_MS;
       for (let again = false; ; again = true) {
         try {
-          const rules = { ladder_s, suspend_ms, now: new Date(now()) };
-          const suspended = await (again
-            ? transact(pool, (tx) => endAttemptsAgain(tx, batch, rules))
-            : endAttempts(pool, batch, rules));
-          for (const endpoint of suspended)
-            log.info({ endpoint: String(endpoint.endpoint_id), until: endpoint.suspended_until }, "suspended");
-          return batch.map(() => undefined);
+          return await writeResults(options, owner, batch, again);
         } catch (error) {
           if (!isUnavailable(error) || performance.now() > until) throw error;
           await sleep(RESULT_RETRY_MS);
@@ -153,6 +171,36 @@ function coalesceResults({ pool, ladder_s, suspend_ms, parallel, now, log }: Run
     },
     max_batch: RESULTS_PER_BATCH,
     gap_ms: RESULTS_GAP_MS,
-    max_waiting: parallel * (SLOW_FACTOR + 1),
+    max_waiting: options.parallel * (SLOW_FACTOR + 1),
   });
+}
+
+/** What a first try took and nobody heard of goes back to the queue when its lease has run out: a repeat takes nothing. */
+async function writeResults(
+  { pool, ladder_s, suspend_ms, now, log }: RunnerOptions,
+  owner: Owner,
+  batch: readonly Ended[],
+  again: boolean,
+): Promise<Outcome[]> {
+  const rules = { ladder_s, suspend_ms, now: new Date(now()) };
+  const offer = again || batch.some(({ attempt }) => !attempt.delivered) ? null : owner.offer(batch);
+  if (offer !== null) {
+    const taken = await endAndTake(pool, batch, rules, offer);
+    await owner.took(taken);
+    const missing = countBy(batch.map(({ claimed }) => claimed));
+    for (const { endpoint_id } of taken) missing.set(endpoint_id, (missing.get(endpoint_id) ?? 0) - 1);
+    return batch.map(({ claimed }) => (missing.get(claimed.endpoint_id) === 0 ? "refilled" : "free"));
+  }
+  const suspended = await (again
+    ? transact(pool, (tx) => endAttemptsAgain(tx, batch, rules))
+    : endAttempts(pool, batch, rules));
+  for (const { endpoint_id, suspended_until } of suspended)
+    log.info({ endpoint: String(endpoint_id), until: suspended_until }, "suspended");
+  return batch.map(() => "free");
+}
+
+function countBy(claimed: readonly Claimed[]): Map<bigint, number> {
+  const counts = new Map<bigint, number>();
+  for (const { endpoint_id } of claimed) counts.set(endpoint_id, (counts.get(endpoint_id) ?? 0) + 1);
+  return counts;
 }

@@ -23,54 +23,41 @@ export async function failOverdue(pool: Pool, keep_ms: number, now: Date): Promi
       [keep_ms, now],
     );
     if (resting.length === 0) return 0;
-    const { rows } = await tx.query<Waiting>(OVERDUE, [pgNumArray(resting.map(({ id }) => id)), keep_ms]);
-    if (rows.length > 0) await Promise.all([markOverdue(tx, rows), forgetFirsts(tx, rows)]);
+    const { rows } = await tx.query<{ delivery_id: string }>(OVERDUE, [
+      pgNumArray(resting.map(({ id }) => id)),
+      keep_ms,
+    ]);
+    if (rows.length > 0) await markOverdue(tx, pgTextArray(rows.map(({ delivery_id }) => delivery_id)));
     return rows.length;
   });
 }
 
 /** What is under way just now is not in the queue: it is left to its result. */
 const OVERDUE = `
-  delete from queue q
-   using (select o.* from endpoints e cross join (values ('live'), ('test')) m (mode) cross join lateral (
-            select w.endpoint_id, w.mode, w.due_at, w.delivery_id from queue w
-             where w.endpoint_id = e.id and w.mode = m.mode
-               and w.due_at <= now_of(e.account, m.mode) - $2::bigint * interval '1 millisecond'
-             order by w.due_at limit ${BATCH}) o
-           where e.id = any($1::bigint[]) limit ${BATCH}) o
-   where q.endpoint_id = o.endpoint_id and q.mode = o.mode and q.due_at = o.due_at and q.delivery_id = o.delivery_id
-  returning q.endpoint_id, q.delivery_id, q.operation_id, q.version`;
+  delete from queue where ctid = any (array(
+    select o.place from endpoints e cross join (values ('live'), ('test')) m (mode) cross join lateral (
+      select w.ctid as place from queue w
+       where w.endpoint_id = e.id and w.mode = m.mode
+         and w.due_at <= now_of(e.account, m.mode) - $2::bigint * interval '1 millisecond'
+       order by w.due_at limit ${BATCH}) o
+     where e.id = any($1::bigint[]) limit ${BATCH}))
+  returning delivery_id`;
 
-async function markOverdue(tx: Tx, rows: readonly Waiting[]): Promise<void> {
+async function markOverdue(tx: Tx, ids: string): Promise<void> {
   await tx.query(
     `update deliveries d
         set status = 'failed', ended_at = now_of(d.account, d.mode), last_error = 'waited too long for its endpoint'
       where d.id = any($1::text[])`,
-    [pgTextArray(rows.map(({ delivery_id }) => delivery_id))],
+    [ids],
   );
 }
 
-type Waiting = {
-  readonly endpoint_id: bigint;
-  readonly delivery_id: string;
-  readonly operation_id: string;
-  readonly version: bigint;
-};
-
-/** These no longer hold back later events of their operations. */
-async function forgetFirsts(tx: Tx, rows: readonly Waiting[]): Promise<void> {
-  await tx.query(
-    `delete from firsts f
-      using unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[]) as r (endpoint_id, operation_id, version, delivery_id)
-      where f.endpoint_id = r.endpoint_id and f.operation_id = r.operation_id and f.version = r.version
-        and f.delivery_id = r.delivery_id`,
-    [
-      pgNumArray(rows.map(({ endpoint_id }) => endpoint_id)),
-      pgTextArray(rows.map(({ operation_id }) => operation_id)),
-      pgNumArray(rows.map(({ version }) => version)),
-      pgTextArray(rows.map(({ delivery_id }) => delivery_id)),
-    ],
-  );
+/**
+ * Clears away what was deleted from the small tables: until then every scan walks through it. The server's own daemon looks
+ * once a minute, in which a busy room deletes tens of thousands of rows.
+ */
+export async function tidyQueue(pool: Pool): Promise<void> {
+  await pool.query("vacuum (skip_locked, parallel 0) queue, flights");
 }
 
 /** Forgets a batch of what belongs to deleted endpoints; answers how many deliveries went, null when nothing was left. */
@@ -82,7 +69,7 @@ export async function forgetRemoved(pool: Pool): Promise<number | null> {
     const id = rows[0]?.endpoint_id;
     if (id === undefined) return null;
     let gone = 0;
-    for (const table of ["queue", "firsts", "flights", "deliveries"]) {
+    for (const table of ["queue", "flights", "deliveries"]) {
       const { rowCount } = await tx.query(
         `delete from ${table} where ctid = any(array(select ctid from ${table} where endpoint_id = $1 limit ${BATCH}))`,
         [id],
