@@ -204,10 +204,15 @@ test("rpc: what a protocol cannot read or take is a refusal of ours too", async 
   const door = await openDoor(t, { payments: { createPayment: async () => assert.fail("it was reached") } });
   const key = { "x-api-key": door.key() };
   const huge = { ...BODY, description: "x".repeat(1_100_000) };
+  const warnings: string[] = [];
+  const warn = ({ message }: Error) => void warnings.push(message);
+  process.on("warning", warn);
+  t.after(() => process.off("warning", warn));
   for (const [name, transport] of Object.entries(transports(door))) {
     const error = await failure(createClient(PaymentService, transport).createPayment(huge, { headers: key }));
     assert.deepEqual([error.code, detailOf(error).code], [Code.ResourceExhausted, "payload_too_large"], name);
   }
+  assert.deepEqual(warnings, [], "nothing is said to HTTP/2 that it does not know, such as the end of a line");
   const json = { ...key, "content-type": "application/json" };
   for (const [headers, body, status, code] of [
     [json, '{"amountMinor": "a lot"}', 400, "invalid_request"],
