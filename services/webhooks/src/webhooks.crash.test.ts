@@ -262,9 +262,11 @@ test(`restarts: ${RESTARTS} in a row while every endpoint hangs give up no deliv
   const waiting = async (status: string) =>
     (await pool.query("select 1 from deliveries where account like 'acct_hang%' and status = $1", [status])).rowCount;
   await until("all are waiting", async () => (await waiting("pending")) === expected.size, 120_000);
+  const ended = "select 1 from deliveries where account like 'acct_hang%' and attempts > 0 limit 1";
   for (let n = 0; n < RESTARTS; n += 1) {
     // Once long enough that attempts end by their time-out and count.
-    await sleep(n === 3 ? 13_000 : randomInt(500, 3_000));
+    if (n === 3) await until("attempts that have ended", async () => (await pool.query(ended)).rowCount === 1, 120_000);
+    else await sleep(randomInt(500, 3_000));
     const gone = once(child, "exit");
     child.kill("SIGTERM");
     // In the middle of its drain, or when it has just given back what was under way.
@@ -286,6 +288,7 @@ test(`restarts: ${RESTARTS} in a row while every endpoint hangs give up no deliv
   assert.ok(rows.every(({ attempts, logged }) => attempts === logged));
   const unsent = rows.filter(({ key, attempts }) => attempts > (heard.get(key) ?? 0));
   assert.deepEqual(unsent, [], "an attempt was counted that the receiver never saw");
+  assert.ok(spent > 0, "no attempt ended by its time-out");
   t.diagnostic(
     `${RESTARTS} restarts: ${sent} requests arrived, ${spent} attempts counted, 0 of ${rows.length} given up`,
   );
