@@ -2,6 +2,7 @@
 // not heard of. A loop takes them in rounds, all of a round at once, and one account's `Drain` takes all of its own.
 
 import type { Log } from "./pool.ts";
+import { openRounds } from "./rounds.ts";
 import { type Loop, startLoop } from "./sweeper.ts";
 
 /** Operations of one round; each may cost a call of some seconds. */
@@ -32,12 +33,8 @@ export type Due = {
 };
 
 export function openDue<O extends { readonly id: string }>({ name, every_ms, log, take, look }: DueWork<O>): Due {
-  const under_way = new Set<Promise<number>>();
-  function round(account?: string): Promise<number> {
-    const mine = takeAndLook(account).finally(() => under_way.delete(mine));
-    under_way.add(mine);
-    return mine;
-  }
+  const rounds = openRounds();
+  const round = (account?: string) => rounds.run(() => takeAndLook(account));
   async function takeAndLook(account?: string): Promise<number> {
     const due = await take({ limit: ROUND, ...(account === undefined ? {} : { account }) });
     const lookAt = async (operation: O) => {
@@ -55,7 +52,7 @@ export function openDue<O extends { readonly id: string }>({ name, every_ms, log
     drain: async (account) => {
       let sum = 0;
       for (let done = await round(account); done > 0; done = await round(account)) sum += done;
-      await Promise.allSettled(under_way);
+      await rounds.ended();
       return sum;
     },
   };

@@ -1,6 +1,7 @@
 // What this room does by itself: tells the simulator's due events, asks silent rails, matches callbacks that came too
 // early, erases details that nobody came to need. The same work, for one account's test clock, is what a drain does.
 
+import { openRounds } from "@cauri/store/rounds";
 import { type Loop, startLoop } from "@cauri/store/sweeper";
 import { pollDue } from "./ask.ts";
 import { matchWaiting } from "./callback.ts";
@@ -29,14 +30,9 @@ export type Loops = {
 
 export function startLoops(house: House, simulator: Simulator | null): Loops {
   const { log } = house;
-  const under_way = new Set<Promise<number>>();
-  const turn = (work: () => Promise<number>) => {
-    const mine = work().finally(() => under_way.delete(mine));
-    under_way.add(mine);
-    return mine;
-  };
+  const rounds = openRounds();
   const loop = (name: string, every_ms: number, work: () => Promise<number>, full = 1) =>
-    startLoop({ name, every_ms, log, work: async () => (await turn(work)) >= full });
+    startLoop({ name, every_ms, log, work: async () => (await rounds.run(work)) >= full });
   const poller = loop("poller", POLL_MS, () => pollDue(house));
   const all: Loop[] = [
     poller,
@@ -51,7 +47,7 @@ export function startLoops(house: House, simulator: Simulator | null): Loops {
     wakePoller: () => poller.wake(),
     workFor: async (account) => {
       const done = await workFor(house, simulator, account);
-      await Promise.allSettled(under_way);
+      await rounds.ended();
       return done;
     },
     stop: async () => void (await Promise.all(all.map((each) => each.stop()))),
