@@ -3,6 +3,7 @@
 
 import type { OutgoingAnswer, OutgoingWord } from "@cauri/money/outgoing";
 import { OperationNews } from "@cauri/proto/ts/cauri/events/v1/events";
+import { TOLD_WAIT_MS } from "@cauri/store/claims";
 import { type Due, openDue } from "@cauri/store/due";
 import { type Consumer, consume, type Delivered } from "./consume.ts";
 import type { Events } from "./events.ts";
@@ -13,8 +14,6 @@ import { eachOf, outgoingWordOf } from "./rail-news.ts";
 const LOOK_EVERY_MS = 1_000;
 /** The pause after a look that brought nothing to light; longer than the 6 s of a call. */
 const LOOK_AGAIN_MS = 7_000;
-/** Section 1 of the contract, of what was told a 5xx: after this it has failed. */
-const GIVE_UP_MS = 600_000;
 
 type Applied<O> = OutgoingKind<O> & { readonly applyWord: ApplyWord<O> };
 type Batch = readonly { readonly payload: Uint8Array }[];
@@ -92,7 +91,7 @@ async function lookAfter<O extends OutgoingOperation>(
 
 /**
  * Sends an operation again under its reference. One that certainly is nowhere and that no rail takes would wait for ever with
- * its funds reserved, for nobody retries what is pending: after ten minutes it is kept from ever being sent, and has failed.
+ * its funds reserved, for nobody retries what is pending: after as long as an operation that was told a 5xx waits, it is kept from ever being sent, and has failed.
  */
 export async function sendAgain<O extends OutgoingOperation>(
   { table }: OutgoingKind<O>,
@@ -102,6 +101,6 @@ export async function sendAgain<O extends OutgoingOperation>(
 ): Promise<OutgoingAnswer> {
   const answer = await rails.send(operation, request_id);
   const is_nowhere = answer.kind === "refused" || answer.kind === "unavailable";
-  if (!is_nowhere || !(await table.isUnchangedFor(pool, operation.id, GIVE_UP_MS))) return answer;
+  if (!is_nowhere || !(await table.isUnchangedFor(pool, operation.id, TOLD_WAIT_MS))) return answer;
   return await rails.withhold(operation, request_id, "operator_unavailable");
 }

@@ -21,8 +21,8 @@ export { fingerprint } from "./fingerprint.ts";
 
 /** The sweeper takes over so long after a lease ran out, so that a retry of the caller comes first. */
 const SWEEP_GRACE_MS = 1_000;
-/** So long an operation whose caller was told a 5xx waits for the retry. */
-const TOLD_WAIT_MS = 600_000;
+/** So long an operation whose caller was told a 5xx waits for the retry; then it has failed (section 1 of the contract). */
+export const TOLD_WAIT_MS = 600_000;
 /** A told draft that nobody can name is erased sooner, but not before the gateway's own repeat, which names its id. */
 const ORPHAN_WAIT_MS = 10_000;
 /** Each new look means that another claim came or went meanwhile; after so many the honest answer is "busy". */
