@@ -66,6 +66,18 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     to: "",
   },
   {
+    name: "a balance is read from its account's row alone",
+    file: `${FOLDER}/batch-store.ts`,
+    from: "} from balances where lane_id",
+    to: "} from accounts where lane_id",
+  },
+  {
+    name: "what is carried into an account's row is its first entry of the stretch",
+    file: `${FOLDER}/carry-store.ts`,
+    from: "e.recorded_at desc, e.position desc) last",
+    to: "e.recorded_at, e.position) last",
+  },
+  {
     name: "the lane is not locked before it is read",
     file: `${FOLDER}/batch-store.ts`,
     from: "where lane_id = $1 for update",

@@ -76,7 +76,7 @@ export async function readAccounts(pool: Queryable, names: readonly AccountName[
     `select ${COLUMNS}
      from unnest($1::text[], $2::book[], $3::text[]) with ordinality as n (asset_id, book, code, place)
      join lanes l on l.asset_id = n.asset_id and l.book = n.book
-     join accounts a on a.lane_id = l.lane_id and a.code = n.code
+     join balances a on a.lane_id = l.lane_id and a.code = n.code
      order by n.place`,
     [
       pgTextArray(names.map((name) => name.asset_id)),
@@ -90,7 +90,7 @@ export async function readAccounts(pool: Queryable, names: readonly AccountName[
 /** A merchant's own accounts in one book, by asset and platform; receivables are the house's view, not its. */
 export async function readMerchantAccounts(pool: Queryable, owner: string, book: Book): Promise<ReadAccount[]> {
   const { rows } = await pool.query<ReadAccount>(
-    `select ${COLUMNS} from accounts a join lanes l using (lane_id)
+    `select ${COLUMNS} from balances a join lanes l using (lane_id)
      where a.owner = $1 and l.book = $2::book and starts_with(a.code, 'merchant:')
      order by l.asset_id collate "C", a.platform_id`,
     [owner, book],
@@ -111,7 +111,7 @@ export async function readMerchantTotals(
   const { rows } = await pool.query<{ posted: bigint; pending: bigint }>(
     `select ${total("abs(credits_posted - debits_posted)")} as posted,
        ${total("debits_pending::numeric + credits_pending")} as pending
-     from (select ${COLUMNS} from accounts a join lanes l using (lane_id) where a.owner = $1 and l.book = $2::book) own`,
+     from (select ${COLUMNS} from balances a join lanes l using (lane_id) where a.owner = $1 and l.book = $2::book) own`,
     [owner, book],
   );
   return rows[0] ?? { posted: 0n, pending: 0n };

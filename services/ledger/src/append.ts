@@ -38,16 +38,14 @@ export const APPEND: Prepared = { name: "ledger_append", text: `select append_ba
 export function appendValues(append: Append): unknown[] {
   const { lane_id, previous, after, recorded_us, effects, guarded, unbooked, ahead } = append;
   const { transfers, entries, refusals, new_holds, ended_holds, last_entries } = effects;
-  // In the order of the accounts' key, so that those of one page are met together; PostgreSQL counts places from 1.
-  const last = [...last_entries].sort(([a], [b]) => a - b);
   return [
     ...[lane_id, previous.head, after.sequence, after.head, timeOf(recorded_us), ahead],
     ...fieldArrays(transfers),
     transfers.every(({ id, group_id }) => id === group_id) ? null : pgTextArray(transfers.map((one) => one.group_id)),
     pgBigints(entries.map((entry) => entry.account_id)),
     ...balanceArrays(entries.map((entry) => entry.after)),
-    pgNumArray(last.map(([, place]) => place + 1)),
     pgBigints(guarded),
+    pgNumArray(placesOf(guarded, last_entries)),
     unbooked.length === 0 ? null : pgTextArray(unbooked),
     ...(refusals.length === 0
       ? absent(10)
@@ -55,6 +53,16 @@ export function appendValues(append: Append): unknown[] {
     ...newHoldArrays(new_holds),
     ...endedHoldArrays(ended_holds),
   ];
+}
+
+/** Of those of the accounts that the batch moves; PostgreSQL counts places from 1. */
+function placesOf(accounts: readonly number[], last_entries: ReadonlyMap<number, number>): number[] {
+  const places: number[] = [];
+  for (const account_id of accounts) {
+    const place = last_entries.get(account_id);
+    if (place !== undefined) places.push(place + 1);
+  }
+  return places;
 }
 
 function fieldArrays(rows: readonly { readonly id: string; readonly fields: TransferFields }[]): Value[] {

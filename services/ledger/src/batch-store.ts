@@ -50,14 +50,14 @@ const ACCOUNT_COLUMNS = `account_id, code, normal_side, no_overdraft,
 
 const READ_ACCOUNTS: Prepared = {
   name: "ledger_read_accounts",
-  text: `select ${ACCOUNT_COLUMNS} from accounts where lane_id = $1 and code = any($2::text[])`,
+  text: `select ${ACCOUNT_COLUMNS} from balances where lane_id = $1 and code = any($2::text[])`,
 };
 
 // What a subquery finds is handed on as an array: few ids, looked up in an index, whatever the planner thinks of their
 // number. A join may be planned as a scan of all accounts or holds.
 const READ_HOLD_ACCOUNTS: Prepared = {
   name: "ledger_read_hold_accounts",
-  text: `select ${ACCOUNT_COLUMNS} from accounts where account_id = any(array(
+  text: `select ${ACCOUNT_COLUMNS} from balances where account_id = any(array(
     select unnest(array[debit_id, credit_id]) from holds where lane_id = $2 and hold_id = any($1::uuid[])))`,
 };
 
@@ -182,7 +182,7 @@ function namesOf(groups: readonly GroupOrder[]): { ids: Set<string>; codes: Set<
 async function readMissingAccounts(tx: Tx, accounts: Map<number, Account>, due: readonly HoldRow[]): Promise<void> {
   const ids = due.flatMap((row) => [Number(row.debit_id), Number(row.credit_id)]).filter((id) => !accounts.has(id));
   if (ids.length === 0) return;
-  const text = `select ${ACCOUNT_COLUMNS} from accounts where account_id = any($1::bigint[])`;
+  const text = `select ${ACCOUNT_COLUMNS} from balances where account_id = any($1::bigint[])`;
   const { rows } = await tx.query<AccountRow>(text, [pgNumArray(ids)]);
   for (const row of rows) addAccount(accounts, row);
 }

@@ -15,6 +15,7 @@ import { logger } from "@cauri/rpc/log";
 import { service, startServer } from "@cauri/rpc/server";
 import { openPool } from "@cauri/store/pool";
 import type { GroupOrder } from "./books.ts";
+import { startCarry } from "./carry-store.ts";
 import { startEngine } from "./engine.ts";
 import { ledgerService } from "./service.ts";
 
@@ -69,7 +70,9 @@ async function serve(url: string): Promise<void> {
   });
   const settings = { CAURI_BIND_HOST: "127.0.0.1", CAURI_RPC_PORT: 0, CAURI_RPC_TOKEN: TOKEN, CAURI_DRAIN_MS: 1_000 };
   const services = [ledgerService({ pool, engine: startEngine({ pool }) }), echo];
-  const { port } = await startServer({ room: "ledger", settings, services, log: logger("ledger", "warn") });
+  const log = logger("ledger", "warn");
+  startCarry(pool, log);
+  const { port } = await startServer({ room: "ledger", settings, services, log });
   process.send?.({ port });
 }
 

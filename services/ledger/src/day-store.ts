@@ -4,50 +4,32 @@ import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
 import { type Pool, type Queryable, transact } from "@cauri/store/pool";
 import type { Balances } from "./books.ts";
 import { eachSum } from "./past-store.ts";
+import { lanesBehind, setMark, takeStretch } from "./stretch-store.ts";
 import { preferIndexes, summarizePast } from "./verify-store.ts";
 
 /** Transfers of a stretch: some tens of milliseconds of work, and a small share of the lane's own rate. */
-const STRETCH_TRANSFERS = 5_000;
-const STRETCH_BATCHES = 2_000;
+const STRETCH = { transfers: 5_000, batches: 2_000 };
 
 /**
  * Takes over one stretch of each lane; true when there is more. The mark's row is the lock: of several replicas one does
  * the work and the others pass by. Everything of a stretch is in one transaction with its mark, so none counts twice.
  */
 export async function countDays(pool: Pool): Promise<boolean> {
+  const behind = await lanesBehind(pool, "day_marks");
+  if (behind.length > 0) await summarizePast(pool);
   let more = false;
-  const { rows } = await pool.query<{ lane_id: number }>(
-    `select l.lane_id from lanes l left join day_marks m using (lane_id) where l.sequence > coalesce(m.sequence, 0)`,
-  );
-  if (rows.length > 0) await summarizePast(pool);
-  for (const { lane_id } of rows) {
-    const counted = await transact(pool, (tx) => countStretch(tx, lane_id));
-    more ||= counted;
+  for (const lane_id of behind) {
+    const full = await transact(pool, (tx) => countStretch(tx, lane_id));
+    more ||= full;
   }
   return more;
 }
 
 async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
   await preferIndexes(tx);
-  await tx.query(
-    "insert into day_marks (lane_id, sequence, recorded_at) values ($1, 0, '-infinity') on conflict do nothing",
-    [lane_id],
-  );
-  const marks = await tx.query<{ sequence: bigint; upto: string }>(
-    "select sequence, recorded_at::text as upto from day_marks where lane_id = $1 for update skip locked",
-    [lane_id],
-  );
-  const [mark] = marks.rows;
-  if (mark === undefined) return false;
-  const ends = await tx.query<{ sequence: bigint; recorded_at: string; seen: bigint }>(
-    `select sequence, recorded_at::text, sum(transfers) over (order by sequence)::bigint as seen
-     from batches where lane_id = $1 and sequence > $2 order by sequence limit $3`,
-    [lane_id, mark.sequence, STRETCH_BATCHES],
-  );
-  // At least one batch, however large it is.
-  const end = ends.rows.findLast((row, index) => index === 0 || row.seen <= STRETCH_TRANSFERS);
-  if (end === undefined) return false;
-  const moved = await tx.query<Moved>(TAKE_STRETCH, [lane_id, mark.upto, end.recorded_at]);
+  const stretch = await takeStretch(tx, "day_marks", lane_id, STRETCH);
+  if (stretch === null) return false;
+  const moved = await tx.query<Moved>(TAKE_STRETCH, [lane_id, stretch.after, stretch.upto]);
   const days = [
     pgNumArray(moved.rows.map((row) => row.account_id)),
     pgTextArray(moved.rows.map((row) => row.day)),
@@ -58,11 +40,8 @@ async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
   ];
   await tx.query(OPEN_DAYS, days.slice(0, 2));
   await tx.query(ADD_TO_DAYS, days);
-  const { sequence, recorded_at } = end;
-  await tx.query("update day_marks set sequence = $2, recorded_at = $3::timestamptz where lane_id = $1", [
-    ...[lane_id, sequence, recorded_at],
-  ]);
-  return true;
+  await setMark(tx, "day_marks", lane_id, stretch);
+  return stretch.full;
 }
 
 type Moved = Balances & { readonly account_id: bigint; readonly day: string };

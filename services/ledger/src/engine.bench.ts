@@ -14,6 +14,7 @@ import { migrateRoom, roomUrl } from "@cauri/store/migrate";
 import { openPool, type Pool } from "@cauri/store/pool";
 import { openAccounts } from "./account-store.ts";
 import { EchoClient, FLOAT, groupOf, messageOf, TOKEN } from "./bench-rpc.bench.ts";
+import { startCarry } from "./carry-store.ts";
 import { type Engine, startEngine } from "./engine.ts";
 import { startMonitor } from "./monitor.ts";
 import { verify } from "./verify.ts";
@@ -69,6 +70,7 @@ async function bench(): Promise<void> {
   const place: Place = { admin, processes: { bench: process.pid, postgres: server.pid } };
   say(`${machine()}, PostgreSQL 18 with fsync, ${ACCOUNTS} accounts, ${SECONDS} s each`);
   const engine = startEngine({ pool });
+  const carry = startCarry(pool, logger("ledger", "warn"));
   await fund(engine);
   const parts = {
     engine: () => benchEngine(place, engine),
@@ -79,6 +81,7 @@ async function bench(): Promise<void> {
   };
   const wanted = options.only?.split(",");
   for (const [name, part] of Object.entries(parts)) if (wanted?.includes(name) ?? true) await part();
+  await carry.stop();
   const { rows } = await admin.query<{ updates: bigint; hot: bigint }>(
     "select n_tup_upd as updates, n_tup_hot_upd as hot from pg_stat_user_tables where relname = 'accounts'",
   );

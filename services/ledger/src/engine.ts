@@ -19,7 +19,7 @@ const MAX_WAIT_MS = 4_000;
 /** Batches of a lane at a time: one that commits and one that is decided meanwhile. */
 const BATCHES_UNDER_WAY = 2;
 /** Groups that are worth a batch of their own while one commits: below this its price is not its rows. */
-const LEAST_BESIDE = 16;
+const LEAST_BESIDE = 24;
 
 export type EngineOptions = { readonly pool: Pool; readonly max_waiting?: number };
 

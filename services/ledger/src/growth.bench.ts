@@ -6,10 +6,12 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { systemClock } from "@cauri/money/clock";
 import { deriveUuid, newId } from "@cauri/money/ids";
+import { logger } from "@cauri/rpc/log";
 import { migrateRoom, roomUrl } from "@cauri/store/migrate";
 import { openPool, type Pool } from "@cauri/store/pool";
 import { openAccounts } from "./account-store.ts";
 import type { GroupOrder, TransferOrder } from "./books.ts";
+import { startCarry } from "./carry-store.ts";
 import { type Engine, startEngine } from "./engine.ts";
 import { findAccount, readBalances } from "./past-store.ts";
 
@@ -69,11 +71,13 @@ async function bench(): Promise<void> {
   );
   say(`${machine()}, PostgreSQL 18 with fsync, ${ACCOUNTS} accounts, ids of ${RANDOM ? "chance" : "the house"}`);
   const engine = startEngine({ pool });
+  const carry = startCarry(pool, logger("ledger", "warn"));
   await grow(engine, 0, STEP / 10);
   const rates: number[] = [];
   for (let from = 0; from < TRANSFERS; from += STEP) rates.push(await step(admin, engine, from));
   const [first = 0, last = 0] = [rates[0], rates.at(-1)];
   say(`the last ${STEP} / the first: ${(last / first).toFixed(2)} (wanted: at least 0.85)`);
+  await carry.stop();
   await tellSizes(admin);
   await tellPast(pool);
   await pool.end();

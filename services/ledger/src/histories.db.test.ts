@@ -5,10 +5,12 @@ import assert from "node:assert/strict";
 import { randomInt, randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { startLoop } from "@cauri/store/sweeper";
 import { testDatabase } from "@cauri/store/testing";
 import fc from "fast-check";
 import { openAccounts, readAccounts } from "./account-store.ts";
 import type { TransferOrder } from "./books.ts";
+import { carryBalances } from "./carry-store.ts";
 import { startEngine } from "./engine.ts";
 import { type Bench, openHistories, runHistory } from "./histories-testing.ts";
 import { FLOAT, group, histories, order } from "./testing.ts";
@@ -22,7 +24,16 @@ const AT_ONCE = 50;
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 16 });
 const { pool } = database;
 const bench: Bench = { pool, engines: [startEngine({ pool }), startEngine({ pool })] };
-after(() => database.close());
+// Beside all of them, so that what is read is now in the rows, now in the entries and now in both.
+const faults: unknown[] = [];
+const carry = startLoop({
+  ...{ name: "carry", every_ms: 100, work: () => carryBalances(pool) },
+  log: { error: (fault) => void faults.push(fault) },
+});
+after(async () => {
+  await carry.stop();
+  await database.close();
+});
 
 test(`histories: ${HISTORIES} of them are answered as the plain model answers them`, {
   timeout: 3_600_000,
@@ -90,4 +101,8 @@ test("two replicas: under load on the same accounts they leave the books that on
 
 test("verify: the books of all of them hold", { timeout: 600_000 }, async () => {
   assert.deepEqual((await verify(pool)).problems, []);
+  await carry.stop();
+  while (await carryBalances(pool)) assert.ok(true);
+  assert.deepEqual((await verify(pool)).problems, []);
+  assert.deepEqual(faults, []);
 });

@@ -6,6 +6,7 @@ import { startServer } from "@cauri/rpc/server";
 import { openPool } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
 import { booksService } from "./books-service.ts";
+import { startCarry } from "./carry-store.ts";
 import { countDays } from "./day-store.ts";
 import { startEngine } from "./engine.ts";
 import { startMonitor } from "./monitor.ts";
@@ -31,6 +32,8 @@ await runService("ledger", async ({ settings, log, atDrain, atReady, atNotice })
   const engine = startEngine({ pool });
   const sweeper = startLoop({ name: "expiry", every_ms: SWEEP_EVERY_MS, work: () => engine.sweep(), log });
   atDrain("sweeper", () => sweeper.stop());
+  const carry = startCarry(pool, log);
+  atDrain("carry", () => carry.stop());
   const months = startLoop({ name: "months", every_ms: MONTHS_EVERY_MS, work: () => openMonths(pool), log });
   atDrain("months", () => months.stop());
   const days = startLoop({ name: "days", every_ms: DAYS_EVERY_MS, work: () => countDays(pool), log });

@@ -25,6 +25,11 @@ const lag = new Gauge({
   help: "Age of the oldest batch of the lane that the monitor has not checked yet.",
   labelNames: ["lane"],
 });
+const uncarried = new Gauge({
+  name: "cauri_ledger_carry_lag_seconds",
+  help: "Age of the oldest batch of the lane that is not in its accounts' rows yet: every reading of a balance looks past it.",
+  labelNames: ["lane"],
+});
 const sound = new Gauge({
   name: "cauri_ledger_last_sound_verification_timestamp_seconds",
   help: "When the last daily verification began that found the books sound; 0 before the first.",
@@ -56,10 +61,11 @@ export function tellBooks(
 ): void {
   sound.set((last_sound?.getTime() ?? 0) / 1000);
   for (const [invariant, holds] of invariants) ok.set({ invariant }, holds ? 1 : 0);
-  for (const { lane, checked: sequence, behind: batches, behind_s } of lags) {
+  for (const { lane, checked: sequence, behind: batches, behind_s, uncarried_s } of lags) {
     checked.set({ lane }, Number(sequence));
     behind.set({ lane }, Number(batches));
     lag.set({ lane }, behind_s);
+    uncarried.set({ lane }, uncarried_s);
   }
   for (const book of ["live", "test"] as const) {
     const rows = clearing.filter((row) => row.book === book);

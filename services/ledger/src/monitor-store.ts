@@ -13,6 +13,8 @@ export type LaneLag = {
   readonly behind: bigint;
   /** Age of the oldest batch that was not checked yet. */
   readonly behind_s: number;
+  /** Age of the oldest batch that is not in the accounts' rows yet. */
+  readonly uncarried_s: number;
 };
 
 /** What can be said of all accounts by sums alone, whether or not anything new was recorded. */
@@ -30,7 +32,7 @@ export async function readBrokenSums(tx: Queryable): Promise<Problem[]> {
        coalesce(string_agg(a.code, ', ') filter (where a.no_overdraft and case a.normal_side
          when 'credit' then credits_posted - debits_posted - debits_pending
          else debits_posted - credits_posted - credits_pending end < 0), '') as below
-     from accounts a join lanes l using (lane_id) group by l.lane_id order by l.lane_id`,
+     from lanes l cross join lateral balances_of(l.lane_id) a group by l.lane_id order by l.lane_id`,
   );
   return rows.flatMap(({ lane, posted, pending, interplatform, below }) => {
     const problems: Problem[] = [];
@@ -53,15 +55,21 @@ export async function readLags(tx: Queryable): Promise<LaneLag[]> {
     checked: bigint;
     sequence: bigint;
     behind_s: number | null;
+    uncarried_s: number | null;
   }>(
     `select l.asset_id || '/' || l.book as lane, coalesce(m.sequence, 0) as checked, l.sequence,
-       extract(epoch from clock_timestamp() - b.recorded_at)::float8 as behind_s
+       extract(epoch from clock_timestamp() - b.recorded_at)::float8 as behind_s,
+       extract(epoch from clock_timestamp() - u.recorded_at)::float8 as uncarried_s
      from lanes l left join verify_marks m on m.lane_id = l.lane_id and m.reader = 'monitor'
      left join batches b on b.lane_id = l.lane_id and b.sequence = coalesce(m.sequence, 0) + 1
+     left join balance_marks c on c.lane_id = l.lane_id
+     left join batches u on u.lane_id = l.lane_id and u.sequence = coalesce(c.sequence, 0) + 1
      order by l.lane_id`,
   );
-  return rows.map(({ lane, checked, sequence, behind_s }) => ({
-    ...{ lane, checked, behind: sequence - checked, behind_s: Math.max(behind_s ?? 0, 0) },
+  return rows.map(({ lane, checked, sequence, behind_s, uncarried_s }) => ({
+    ...{ lane, checked, behind: sequence - checked },
+    behind_s: Math.max(behind_s ?? 0, 0),
+    uncarried_s: Math.max(uncarried_s ?? 0, 0),
   }));
 }
 

@@ -54,7 +54,7 @@ export function presentSql(source: string): string {
     where e.${side}_id = a.account_id and e.expires_at <= clock_timestamp()), 0)`;
   return `select a.account_id, (a.debits_pending - ${due("debit")})::bigint as debits_pending, a.debits_posted,
       (a.credits_pending - ${due("credit")})::bigint as credits_pending, a.credits_posted
-    from ${source} n join accounts a using (account_id)`;
+    from ${source} n join balances a using (account_id)`;
 }
 
 /**

@@ -55,7 +55,7 @@ export async function readClearing(tx: Queryable, filter: LaneFilter, limit: num
   const { rows } = await tx.query<ClearingRow>(
     `select a.code, l.asset_id, l.book, a.normal_side, ${eachSum("a.%")}, o.transfer_id as oldest_transfer_id,
        o.operation_id as oldest_operation_id, o.recorded_at as oldest_recorded_at
-     from accounts a join lanes l using (lane_id)
+     from balances a join lanes l using (lane_id)
      cross join lateral (select m.transfer_id, m.operation_id, m.recorded_at from movements m
        where m.account_id = a.account_id and case
          when a.credits_posted > a.debits_posted then m.after_credits_posted > a.debits_posted

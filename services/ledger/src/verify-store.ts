@@ -84,7 +84,7 @@ export async function summarizePast(tx: Queryable): Promise<void> {
 
 export async function readLaneAccounts(tx: Queryable, lane_id: number): Promise<AccountRow[]> {
   const text = `select account_id, code, owner, platform_id, normal_side, no_overdraft, ${BALANCES}
-    from accounts where lane_id = $1 order by account_id`;
+    from balances_of($1) order by account_id`;
   return (await tx.query<AccountRow>(text, [lane_id])).rows;
 }
 

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { testDatabase } from "@cauri/store/testing";
 import { openAccounts } from "./account-store.ts";
 import type { GroupOrder } from "./books.ts";
+import { carryBalances } from "./carry-store.ts";
 import { countDays } from "./day-store.ts";
 import { startEngine } from "./engine.ts";
 import { findAccount, readBalances } from "./past-store.ts";
@@ -56,6 +57,9 @@ await timed(`${TRANSFERS} transfers posted`, async () => {
     }
   };
   await Promise.all(Array.from({ length: CALLERS }, caller));
+});
+await timed("balances carried", async () => {
+  while (await carryBalances(pool));
 });
 const whole = await timed("verify from the beginning", () => verify(pool));
 say(`  ${whole.transfers} transfers, ${whole.problems.length} problems`);

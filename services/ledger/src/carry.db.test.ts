@@ -1,0 +1,164 @@
+// Balances between the entries and the accounts' rows, on real PostgreSQL: the same whoever carries them, when and how often.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { openPool, transact } from "@cauri/store/pool";
+import { PATIENCE_MS, testDatabase } from "@cauri/store/testing";
+import { openAccounts, readAccounts } from "./account-store.ts";
+import { APPEND, appendValues } from "./append.ts";
+import { findLane, readState } from "./batch-store.ts";
+import type { Account } from "./books.ts";
+import { carryBalances } from "./carry-store.ts";
+import { decide } from "./decide.ts";
+import { startEngine } from "./engine.ts";
+import { appendOf } from "./lane.ts";
+import { CODES, FEES, FLOAT, hold, MERCHANT, OTHER, own, post, release } from "./testing.ts";
+import { verify } from "./verify.ts";
+
+const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 12 });
+const { pool } = database;
+const admin = openPool({ url: database.admin_url, name: "carry", max: 2 });
+const engine = startEngine({ pool });
+after(async () => {
+  assert.deepEqual((await verify(pool)).problems, []);
+  await admin.end();
+  await database.close();
+});
+
+let assets = 0;
+/** A lane of its own for each test, with the usual accounts open. */
+async function lane(): Promise<{ asset_id: string; lane_id: number }> {
+  assets += 1;
+  const asset_id = `ast_c${assets}`;
+  await openAccounts(
+    pool,
+    CODES.map((code) => ({ code, asset_id, book: "live" as const })),
+  );
+  return { asset_id, lane_id: (await findLane(pool, asset_id, "live")) ?? assert.fail() };
+}
+
+/** What is said of each account, in the order of CODES: as anybody reads it, and in the rows themselves. */
+async function said(asset_id: string) {
+  const accounts = await readAccounts(
+    pool,
+    CODES.map((code) => ({ code, asset_id, book: "live" as const })),
+  );
+  return accounts.map(({ debits_pending, debits_posted, credits_pending, credits_posted, updated_at }) => ({
+    ...{ debits_pending, debits_posted, credits_pending, credits_posted, updated_at },
+  }));
+}
+
+async function rows(lane_id: number) {
+  const { rows: found } = await pool.query(
+    `select debits_pending, debits_posted, credits_pending, credits_posted, updated_at from accounts
+     where lane_id = $1 order by array_position($2::text[], code)`,
+    [lane_id, CODES],
+  );
+  return found;
+}
+
+test("balances: the same before and after they are carried, and the rows follow", async () => {
+  const { asset_id, lane_id } = await lane();
+  await engine.post([
+    own(asset_id, [post("fund", FLOAT, MERCHANT, 100n), hold("h", MERCHANT, OTHER, 30n)]),
+    own(asset_id, [post("fee", MERCHANT, FEES, 1n)]),
+  ]);
+  const before = await said(asset_id);
+  assert.deepEqual(
+    before.map((one) => [one.debits_pending, one.debits_posted, one.credits_pending, one.credits_posted]),
+    [
+      [0n, 100n, 0n, 0n],
+      [0n, 0n, 0n, 1n],
+      [30n, 1n, 0n, 100n],
+      [0n, 0n, 30n, 0n],
+    ],
+  );
+  assert.notDeepEqual(await rows(lane_id), before);
+  assert.equal(await carryBalances(pool), false);
+  assert.deepEqual(await rows(lane_id), before);
+  assert.deepEqual(await said(asset_id), before);
+  await engine.post([own(asset_id, [release("r", "h")])]);
+  assert.deepEqual(
+    (await said(asset_id)).map((one) => [one.debits_pending, one.credits_pending]),
+    CODES.map(() => [0n, 0n]),
+  );
+});
+
+test("carry: a second time there is nothing to do, and a part at a time comes to the same", async () => {
+  const { asset_id, lane_id } = await lane();
+  for (let n = 0; n < 7; n += 1) await engine.post([own(asset_id, [post(`p${n}`, FLOAT, MERCHANT, 1n)])]);
+  const few = { transfers: 3, batches: 2 };
+  assert.equal(await carryBalances(pool, few), true);
+  assert.equal((await rows(lane_id))[2].credits_posted, 2n);
+  assert.equal((await said(asset_id))[2]?.credits_posted, 7n);
+  while (await carryBalances(pool, few)) assert.equal((await said(asset_id))[2]?.credits_posted, 7n);
+  assert.deepEqual(await rows(lane_id), await said(asset_id));
+  const { rows: marks } = await pool.query("select sequence, xmin from balance_marks where lane_id = $1", [lane_id]);
+  assert.equal(await carryBalances(pool), false);
+  const again = await pool.query("select sequence, xmin from balance_marks where lane_id = $1", [lane_id]);
+  assert.deepEqual(again.rows, marks);
+});
+
+test("carry: whoever dies on the way has carried nothing, and the next one carries all", async (t) => {
+  const { asset_id, lane_id } = await lane();
+  await engine.post([own(asset_id, [post("a", FLOAT, MERCHANT, 5n)])]);
+  const untouched = await rows(lane_id);
+  await transact(admin, async (tx) => {
+    await tx.query("select from ledger.accounts where lane_id = $1 and code = $2 for update", [lane_id, MERCHANT]);
+    const carrying = carryBalances(pool).catch((error) => error);
+    // Its update has begun when it waits for the row.
+    const waiting = "from pg_stat_activity where query like 'update accounts%' and wait_event_type = 'Lock'";
+    const kill = async () => {
+      const { rowCount } = await admin.query(`select pg_terminate_backend(pid) ${waiting}`);
+      assert.equal(rowCount, 1);
+    };
+    await t.waitFor(kill, { interval: 20, timeout: PATIENCE_MS });
+    assert.ok((await carrying) instanceof Error);
+  });
+  assert.deepEqual(await rows(lane_id), untouched);
+  assert.equal((await said(asset_id))[2]?.credits_posted, 5n);
+  await carryBalances(pool);
+  assert.deepEqual(await rows(lane_id), await said(asset_id));
+});
+
+test("carry: two at once beside two replicas that post", async () => {
+  const { asset_id, lane_id } = await lane();
+  const rival = startEngine({ pool });
+  let posting = true;
+  const callers = [engine, rival].map(async (one, place) => {
+    for (let n = 0; n < 60; n += 1) {
+      const word = `${place}/${n}`;
+      const [answer] = await one.post([
+        own(asset_id, [post(word, FLOAT, MERCHANT, 2n), post(`${word} on`, MERCHANT, OTHER, 1n)]),
+      ]);
+      assert.equal(answer?.accepted, true);
+    }
+  });
+  const carriers = [1, 2].map(async () => {
+    while (posting) await carryBalances(pool);
+  });
+  await Promise.all(callers);
+  posting = false;
+  await Promise.all(carriers);
+  while (await carryBalances(pool)) assert.ok(true);
+  assert.deepEqual(await rows(lane_id), await said(asset_id));
+  const merchant = (await rows(lane_id))[2];
+  assert.deepEqual([merchant.credits_posted, merchant.debits_posted], [240n, 120n]);
+});
+
+test("append: a batch that would overdraw a guarded account is refused by the database itself", async () => {
+  const { asset_id, lane_id } = await lane();
+  const order = own(asset_id, [post("a", MERCHANT, FEES, 1n)]);
+  const overdrawing = transact(pool, async (tx) => {
+    const { state, previous } = await readState(tx, lane_id, [order]);
+    if (state.lane === null || previous === null) return assert.fail();
+    // An engine that takes nobody for guarded, before what it writes is told who is.
+    const unguarded = state.accounts.map((account): Account => ({ ...account, no_overdraft: false }));
+    const decision = decide({ ...state, accounts: unguarded }, [order]);
+    assert.equal(decision.answers[0]?.accepted, true);
+    await tx.prepared(APPEND, appendValues(appendOf(state.lane, previous, state, decision, null)));
+  });
+  await assert.rejects(overdrawing, { code: "23514", message: /below zero/ });
+  assert.equal((await said(asset_id))[2]?.debits_posted, 0n);
+});
