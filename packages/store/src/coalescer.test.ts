@@ -65,7 +65,7 @@ test("coalesce: a batch is never larger than its bound, lanes run side by side",
 
 test("coalesce: beside a batch under way only one of a size that is worth it begins, fewer wait for its end", async () => {
   const { batches, run, open } = gated();
-  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100, lanes: 2, least_beside: 3 });
+  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100, lanes: 2, least_beside: [3] });
   const calls = [times10(1)];
   await settled();
   calls.push(times10(2), times10(3));
@@ -81,6 +81,28 @@ test("coalesce: beside a batch under way only one of a size that is worth it beg
   assert.deepEqual(batches, [[1], [2, 3, 4], [5, 6]]);
   await open();
   assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50, 60]);
+});
+
+test("coalesce: a third batch has a size of its own from which it is worth it, and many are shared by all lanes", async () => {
+  const { batches, run, open } = gated();
+  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100, lanes: 3, least_beside: [2, 5] });
+  const calls = [times10(1)];
+  await settled();
+  calls.push(...[2, 3].map(times10));
+  await settled();
+  calls.push(...[4, 5, 6, 7].map(times10));
+  await settled();
+  assert.deepEqual(batches, [[1], [2, 3]]);
+  calls.push(times10(8));
+  await settled();
+  assert.deepEqual(batches, [[1], [2, 3], [4, 5, 6, 7, 8]]);
+  calls.push(...[9, 10, 11].map(times10));
+  for (const _ of [1, 2, 3]) await open();
+  // One goes on with what is left; two more were not worth it.
+  assert.deepEqual(batches.slice(3).flat(), [9, 10, 11]);
+  while (batches.flat().length < 11) await open();
+  for (const _ of batches.slice(3)) await open();
+  assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110]);
 });
 
 test("coalesce: with a gap, a batch after one that found company waits for more", async () => {

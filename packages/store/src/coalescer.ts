@@ -20,8 +20,11 @@ export type Coalescing<I, O> = {
   retry_alone?: boolean;
   /** Batches at the same time; 1 unless the statement gains from more. */
   lanes?: number;
-  /** Items that a batch beside another one needs to begin: fewer wait for more, or for the end of the one under way. */
-  least_beside?: number;
+  /**
+   * Items that a batch beside another one needs to begin: fewer wait for more, or for the end of the one under way. The
+   * second number is for a batch beside two, and so on; the last one for all that follow.
+   */
+  least_beside?: readonly number[];
   /**
    * For calls that come one by one, many at a time: while batches find company, each begins so long after the one before
    * it, or when it is full, so that more share its price. A lone caller, who would wait for nobody, does not wait.
@@ -48,11 +51,16 @@ type Waiting<I, O> = {
 
 export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<O> {
   const { run, max_batch, max_waiting, max_wait_ms = Number.POSITIVE_INFINITY } = options;
-  const { lanes = 1, least_beside = 1, gap_ms = 0 } = options;
+  const { lanes = 1, least_beside = [], gap_ms = 0 } = options;
   let waiting: Waiting<I, O>[] = [];
   let running = 0;
   let under_way = 0;
   const gap = new Gap(gap_ms);
+
+  /** What a batch needs to begin beside so many others. */
+  function leastBeside(others: number): number {
+    return others === 0 ? 1 : (least_beside[others - 1] ?? least_beside.at(-1) ?? 1);
+  }
 
   /** Takes the next batch off the queue and refuses what waited too long; the queue is in order of arrival. */
   function takeBatch(): Waiting<I, O>[] {
@@ -60,16 +68,22 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
     const fresh = waiting.findIndex((entry) => entry.since >= oldest);
     const stale = waiting.splice(0, fresh < 0 ? waiting.length : fresh);
     for (const entry of stale) entry.reject(new Busy("this waited too long for its turn"));
-    // Lanes share evenly: one that took all would leave the others nothing to overlap with.
-    const size = Math.min(max_batch, Math.max(least_beside, Math.ceil((waiting.length + under_way) / lanes)));
+    const size = sizeOf(waiting.length + under_way);
     const batch = waiting.slice(0, size);
     waiting = waiting.slice(size);
     gap.begin(batch.length);
     return batch;
   }
 
+  /** Lanes share evenly, as many as there is enough for: one that took all would leave the others nothing to overlap with. */
+  function sizeOf(items: number): number {
+    let among = lanes;
+    while (among > 2 && items / among < leastBeside(among - 1)) among -= 1;
+    return Math.min(max_batch, Math.max(leastBeside(Math.max(among, running) - 1), Math.ceil(items / among)));
+  }
+
   async function work(): Promise<void> {
-    while (waiting.length >= (running > 1 ? least_beside : 1)) {
+    while (waiting.length >= leastBeside(running - 1)) {
       if (waiting.length < max_batch) await gap.over();
       const batch = takeBatch();
       if (batch.length === 0) break;
@@ -111,7 +125,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
       }
       waiting.push({ item, since: performance.now(), resolve, reject, inside: here() });
       if (waiting.length >= max_batch) gap.end();
-      if (running >= lanes || (running > 0 && waiting.length < least_beside)) return;
+      if (running >= lanes || waiting.length < leastBeside(running)) return;
       running += 1;
       // A turn of the event loop later, so that calls which arrived by one read of a socket share the first batch.
       setImmediate(work);

@@ -16,10 +16,10 @@ const MAX_TRANSFERS = 2_000;
 const MAX_WAITING = 10_000;
 /** A caller's deadline is 8 s: who waited this long gets his 503 while he still listens. */
 const MAX_WAIT_MS = 4_000;
-/** Batches of a lane at a time: one that commits and one that is decided meanwhile. */
-const BATCHES_UNDER_WAY = 2;
-/** Groups that are worth a batch of their own while one commits: below this its price is not its rows. */
-const LEAST_BESIDE = 24;
+/** Batches of a lane at a time: one that commits, and others that are decided meanwhile and wait at the database. */
+const BATCHES_UNDER_WAY = 3;
+/** Groups that are worth a batch of their own beside one, and beside two: below this its price is not its rows. */
+const LEAST_BESIDE = [24, 300];
 
 export type EngineOptions = { readonly pool: Pool; readonly max_waiting?: number };
 
