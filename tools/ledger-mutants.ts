@@ -98,7 +98,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: "a batch that is to be decided again is overtaken by one that came after it",
     file: `${FOLDER}/lane.ts`,
-    from: "await (this.#refused > 0 ? turn.done : turn.decided)",
+    from: "await (overtaken ? turn.done : turn.decided)",
     to: "await turn.decided",
   },
   {

@@ -83,26 +83,30 @@ test("coalesce: beside a batch under way only one of a size that is worth it beg
   assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50, 60]);
 });
 
-test("coalesce: a third batch has a size of its own from which it is worth it, and many are shared by all lanes", async () => {
+test("coalesce: a third batch begins from a size of its own on, and what came at once is shared by as many as it is enough for", async () => {
   const { batches, run, open } = gated();
-  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100, lanes: 3, least_beside: [2, 5] });
+  const times10 = coalesce({ run, max_batch: 10, max_waiting: 100, lanes: 3, least_beside: [2, 4] });
   const calls = [times10(1)];
   await settled();
   calls.push(...[2, 3].map(times10));
   await settled();
-  calls.push(...[4, 5, 6, 7].map(times10));
+  calls.push(...[4, 5, 6].map(times10));
   await settled();
   assert.deepEqual(batches, [[1], [2, 3]]);
-  calls.push(times10(8));
+  calls.push(times10(7));
   await settled();
-  assert.deepEqual(batches, [[1], [2, 3], [4, 5, 6, 7, 8]]);
-  calls.push(...[9, 10, 11].map(times10));
+  assert.deepEqual(batches, [[1], [2, 3], [4, 5, 6, 7]]);
   for (const _ of [1, 2, 3]) await open();
-  // One goes on with what is left; two more were not worth it.
-  assert.deepEqual(batches.slice(3).flat(), [9, 10, 11]);
-  while (batches.flat().length < 11) await open();
-  for (const _ of batches.slice(3)) await open();
-  assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110]);
+  assert.deepEqual(await Promise.all(calls), [10, 20, 30, 40, 50, 60, 70]);
+  // Enough for two, not for three.
+  const burst = [1, 2, 3, 4, 5, 6].map(times10);
+  await settled();
+  assert.deepEqual(batches.slice(3), [
+    [1, 2, 3],
+    [4, 5, 6],
+  ]);
+  for (const _ of [1, 2]) await open();
+  await Promise.all(burst);
 });
 
 test("coalesce: with a gap, a batch after one that found company waits for more", async () => {

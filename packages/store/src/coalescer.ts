@@ -79,7 +79,7 @@ export function coalesce<I, O>(options: Coalescing<I, O>): (item: I) => Promise<
   function sizeOf(items: number): number {
     let among = lanes;
     while (among > 2 && items / among < leastBeside(among - 1)) among -= 1;
-    return Math.min(max_batch, Math.max(leastBeside(Math.max(among, running) - 1), Math.ceil(items / among)));
+    return Math.min(max_batch, Math.max(leastBeside(among - 1), Math.ceil(items / among)));
   }
 
   async function work(): Promise<void> {

@@ -33,7 +33,7 @@ type Value = string | Buffer | null;
 const PARAMETERS = 45;
 const places = Array.from({ length: PARAMETERS }, (_, index) => `$${index + 1}`).join(", ");
 
-export const APPEND: Prepared = { name: "ledger_append", text: `select append_batch(${places}) as clock_us` };
+export const APPEND: Prepared = { name: "ledger_append", text: `select record_batch(${places}) as clock_us` };
 
 export function appendValues(append: Append): unknown[] {
   const { lane_id, previous, after, recorded_us, effects, guarded, unbooked, ahead } = append;

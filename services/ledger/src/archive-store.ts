@@ -178,6 +178,7 @@ export async function readReadersBehind(tx: Queryable, month: string): Promise<s
   const { rows } = await tx.query<{ reader: string }>(
     `select distinct reader from archive_anchors a cross join lateral (
        select 'the days' as reader, (select sequence from day_marks d where d.lane_id = a.lane_id) as at
+       union all select 'the carrying', (select sequence from balance_marks b where b.lane_id = a.lane_id)
        union all select 'the monitor', (select sequence from verify_marks v where v.lane_id = a.lane_id and reader = 'monitor')
      ) readers where month = $1::date and coalesce(at, 0) < a.sequence order by 1`,
     [month],

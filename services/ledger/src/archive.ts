@@ -108,7 +108,7 @@ export async function removeArchived(pool: Pool, month: string, file: string): P
     return refused(`${named(state.first_kept)} is to be taken away first`);
   }
   const behind = await readReadersBehind(pool, month);
-  if (behind.length > 0) return refused(`${behind.join(" and ")} have not read all of ${named(month)} yet`);
+  if (behind.length > 0) return refused(`${behind.join(", ")}: not through with ${named(month)} yet`);
   const checked = await checkArchive(file, pool);
   if (!checked.done) return checked;
   const { entries, batches } = await transact(pool, (tx) => removeMonth(tx, month));

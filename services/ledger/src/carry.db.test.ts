@@ -108,7 +108,8 @@ test("carry: whoever dies on the way has carried nothing, and the next one carri
     await tx.query("select from ledger.accounts where lane_id = $1 and code = $2 for update", [lane_id, MERCHANT]);
     const carrying = carryBalances(pool).catch((error) => error);
     // Its update has begun when it waits for the row.
-    const waiting = "from pg_stat_activity where query like 'update accounts%' and wait_event_type = 'Lock'";
+    const waiting =
+      "from pg_stat_activity where datname = current_database() and query like 'with moved%' and wait_event_type = 'Lock'";
     const kill = async () => {
       const { rowCount } = await admin.query(`select pg_terminate_backend(pid) ${waiting}`);
       assert.equal(rowCount, 1);
@@ -145,6 +146,36 @@ test("carry: two at once beside two replicas that post", async () => {
   assert.deepEqual(await rows(lane_id), await said(asset_id));
   const merchant = (await rows(lane_id))[2];
   assert.deepEqual([merchant.credits_posted, merchant.debits_posted], [240n, 120n]);
+});
+
+test("carry: a lane that fails keeps no other from its turn, and lanes in which nothing happened cost nothing", async () => {
+  const [broken, idle, sound] = [await lane(), await lane(), await lane()];
+  for (const { asset_id } of [broken, sound]) {
+    await engine.post([own(asset_id, [post("a", FLOAT, MERCHANT, 5n)])]);
+  }
+  // No engine writes such an entry; the row's constraint refuses it.
+  const forge = async (sum: bigint) => {
+    await transact(admin, async (tx) => {
+      await tx.query("set local session_replication_role = replica");
+      await tx.query("update ledger.entries set debits_posted = $2 where lane_id = $1 and credits_posted = 5", [
+        ...[broken.lane_id, sum],
+      ]);
+    });
+  };
+  await forge(-1n);
+  await assert.rejects(carryBalances(pool), { code: "23514" });
+  assert.deepEqual(await rows(sound.lane_id), await said(sound.asset_id));
+  assert.notDeepEqual(await rows(broken.lane_id), await said(broken.asset_id));
+  await forge(0n);
+  await carryBalances(pool);
+  assert.deepEqual(await rows(broken.lane_id), await said(broken.asset_id));
+  const marked = "select from balance_marks where lane_id = $1";
+  assert.equal((await pool.query(marked, [idle.lane_id])).rowCount, 0);
+  const { rows: all } = await pool.query("select credits_posted from balances_of($1)", [idle.lane_id]);
+  assert.deepEqual(
+    all.map((row) => row.credits_posted),
+    CODES.map(() => 0n),
+  );
 });
 
 test("append: a batch that would overdraw a guarded account is refused by the database itself", async () => {

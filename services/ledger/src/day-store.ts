@@ -1,35 +1,27 @@
 // The sums of days by effective time: takes over what the lanes recorded since the mark, a stretch of batches at a time.
 
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
-import { type Pool, type Queryable, transact } from "@cauri/store/pool";
+import type { Pool, Queryable } from "@cauri/store/pool";
 import type { Balances } from "./books.ts";
 import { eachSum } from "./past-store.ts";
-import { lanesBehind, setMark, takeStretch } from "./stretch-store.ts";
+import { type Most, type Stretch, takeOver } from "./stretch-store.ts";
 import { preferIndexes, summarizePast } from "./verify-store.ts";
 
 /** Transfers of a stretch: some tens of milliseconds of work, and a small share of the lane's own rate. */
-const STRETCH = { transfers: 5_000, batches: 2_000 };
+const STRETCH: Most = { transfers: 5_000, batches: 2_000 };
 
 /**
- * Takes over one stretch of each lane; true when there is more. The mark's row is the lock: of several replicas one does
+ * Takes over one stretch of each lane; true when more is there now. The mark's row is the lock: of several replicas one does
  * the work and the others pass by. Everything of a stretch is in one transaction with its mark, so none counts twice.
  */
 export async function countDays(pool: Pool): Promise<boolean> {
-  const behind = await lanesBehind(pool, "day_marks");
-  if (behind.length > 0) await summarizePast(pool);
-  let more = false;
-  for (const lane_id of behind) {
-    const full = await transact(pool, (tx) => countStretch(tx, lane_id));
-    more ||= full;
-  }
-  return more;
+  await summarizePast(pool);
+  return await takeOver(pool, "day_marks", STRETCH, countStretch);
 }
 
-async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
+async function countStretch(tx: Queryable, lane_id: number, { after, upto }: Stretch): Promise<void> {
   await preferIndexes(tx);
-  const stretch = await takeStretch(tx, "day_marks", lane_id, STRETCH);
-  if (stretch === null) return false;
-  const moved = await tx.query<Moved>(TAKE_STRETCH, [lane_id, stretch.after, stretch.upto]);
+  const moved = await tx.query<Moved>(TAKE_STRETCH, [lane_id, after, upto]);
   const days = [
     pgNumArray(moved.rows.map((row) => row.account_id)),
     pgTextArray(moved.rows.map((row) => row.day)),
@@ -40,8 +32,6 @@ async function countStretch(tx: Queryable, lane_id: number): Promise<boolean> {
   ];
   await tx.query(OPEN_DAYS, days.slice(0, 2));
   await tx.query(ADD_TO_DAYS, days);
-  await setMark(tx, "day_marks", lane_id, stretch);
-  return stretch.full;
 }
 
 type Moved = Balances & { readonly account_id: bigint; readonly day: string };

@@ -111,8 +111,9 @@ export class Model {
     if (order.kind === "post" || order.kind === "hold") return order;
     const found = this.state.holds.get(order.hold_id ?? "");
     const hold = found?.lane === lane ? found : undefined;
-    const debit_code = order.debit_code ?? hold?.debit ?? record?.debit_code ?? null;
-    const credit_code = order.credit_code ?? hold?.credit ?? record?.credit_code ?? null;
+    // A code is a check of the caller's own, and none is no check: also where a refused hold's id was used again between others.
+    const debit_code = order.debit_code ?? record?.debit_code ?? hold?.debit ?? null;
+    const credit_code = order.credit_code ?? record?.credit_code ?? hold?.credit ?? null;
     const whole = hold?.amount ?? record?.amount ?? 0n;
     return { ...order, debit_code, credit_code, amount: order.amount === 0n ? whole : order.amount };
   }

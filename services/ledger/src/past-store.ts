@@ -48,13 +48,13 @@ export function eachSum(text: string): string {
   return SUMS.map((name) => text.replaceAll("%", name)).join(", ");
 }
 
-/** The balances now: what a hold set aside until a moment that has passed is free. `source` names account_id. */
-export function presentSql(source: string): string {
+/** The balances now, of the `accounts` with theirs: what a hold set aside until a moment that has passed is free. */
+export function presentSql(accounts: string): string {
   const due = (side: string) => `coalesce((select sum(amount) from expiring_holds e
     where e.${side}_id = a.account_id and e.expires_at <= clock_timestamp()), 0)`;
   return `select a.account_id, (a.debits_pending - ${due("debit")})::bigint as debits_pending, a.debits_posted,
       (a.credits_pending - ${due("credit")})::bigint as credits_pending, a.credits_posted
-    from ${source} n join balances a using (account_id)`;
+    from ${accounts} a`;
 }
 
 /**
@@ -108,7 +108,10 @@ export async function findAccount(
 /** The balances of one account, now (null) or before an instant. */
 export async function readBalances(tx: Queryable, account: FoundAccount, when: Before | null): Promise<Balances> {
   const source = "(select unnest($1::bigint[]) as account_id)";
-  const text = when === null ? presentSql(source) : pastSql(when.basis, source);
+  const text =
+    when === null
+      ? presentSql(`(select b.* from ${source} n join balances b using (account_id))`)
+      : pastSql(when.basis, source);
   const ids = pgNumArray([account.account_id]);
   const { rows } = await tx.query<Balances>(text, when === null ? [ids] : [ids, ...boundOf(when, account.lane_id)]);
   const [row] = rows;

@@ -28,7 +28,7 @@ export async function readTrialBalance(
     const { rows } = await tx.query<TrialLine>(
       `select split_part(a.code, ':', 1) as kind, a.platform_id, a.normal_side, count(a.account_id)::integer as accounts,
          ${eachSum("sum(b.%)::bigint as %")}
-       from (${when === null ? presentSql(source) : pastSql(when.basis, source)}) b join accounts a using (account_id)
+       from (${when === null ? presentSql("balances_of($1)") : pastSql(when.basis, source)}) b join accounts a using (account_id)
        group by 1, 2, 3 order by 1, 2`,
       [lane_id, ...(when === null ? [] : boundOf(when, lane_id))],
     );
@@ -55,7 +55,7 @@ export async function readClearing(tx: Queryable, filter: LaneFilter, limit: num
   const { rows } = await tx.query<ClearingRow>(
     `select a.code, l.asset_id, l.book, a.normal_side, ${eachSum("a.%")}, o.transfer_id as oldest_transfer_id,
        o.operation_id as oldest_operation_id, o.recorded_at as oldest_recorded_at
-     from balances a join lanes l using (lane_id)
+     from lanes l cross join lateral balances_of(l.lane_id) a
      cross join lateral (select m.transfer_id, m.operation_id, m.recorded_at from movements m
        where m.account_id = a.account_id and case
          when a.credits_posted > a.debits_posted then m.after_credits_posted > a.debits_posted

@@ -17,7 +17,7 @@ export const INVARIANTS = [
   "ids",
   /** The balances kept with each transfer are those that the transfers make. */
   "entries",
-  /** The accounts' rows are the sums of their transfers and say what their codes say. */
+  /** The balances of accounts as they are read are the sums of their transfers, and their rows say what their codes say. */
   "balances",
   /** Debits equal credits in each asset and book. */
   "debits_equal_credits",

@@ -158,7 +158,7 @@ async function loadBalances(tx: Queryable, { from, replay }: LaneReading, ids: r
   for (const [id, balances] of await readBalancesAtMark(tx, from, missing)) replay.balances.set(id, balances);
 }
 
-/** The accounts' rows against the sums, and the invariants of the lane. */
+/** The accounts' balances as they are read against the sums, and the invariants of the lane. */
 function verifyAccounts({ accounts, replay, where, moved }: LaneReading, report: Report, whole: boolean): void {
   let [posted, pending, interplatform] = [0n, 0n, 0n];
   for (const account of accounts.values()) {
