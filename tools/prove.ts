@@ -47,8 +47,8 @@ async function proveLedger(count: string | undefined, kills: string): Promise<bo
     "inherit",
   );
   const env = { CAURI_HISTORIES: String(HISTORIES_PER_MUTANT), CAURI_SEED: "1" };
-  // The histories find most of them; what is a matter of one instant is found by the engine's own tests.
-  const tests = [join(LEDGER, "histories.db.test.ts"), join(LEDGER, "engine.db.test.ts")];
+  // The histories find most of them; what is a matter of one instant is found by the engine's own.
+  const tests = ["histories", "engine", "lane", "carry"].map((name) => join(LEDGER, `${name}.db.test.ts`));
   const survivors = await runMutants(LEDGER_MUTANTS, tests, env);
   const killed = await runTest(join(LEDGER, "ledger.crash.test.ts"), { CAURI_KILLS: kills }, "inherit");
   console.log(`ledger: histories ${said(histories)}, mutants ${said(survivors === 0)}, kills ${said(killed)}`);
