@@ -188,7 +188,7 @@ export async function readReadersBehind(tx: Queryable, month: string): Promise<s
 
 /**
  * Puts small tables in the place of the month's entries, batches and displaced movements and drops the full ones: all in the
- * caller's transaction. Writers wait only from the first exchange to the commit.
+ * caller's transaction. Writers, and readers of balances, wait only from the first exchange to the commit.
  */
 export async function removeMonth(tx: Tx, month: string): Promise<{ entries: bigint; batches: bigint }> {
   assert.match(month, /^\d{4}-\d\d-01$/);

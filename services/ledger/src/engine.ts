@@ -1,4 +1,4 @@
-// The engine: callers of one lane are coalesced into batches, and the lane's writer makes each a transaction, the next
+// The engine: callers of one lane are coalesced into batches, and the lane's writer makes each a transaction, the next ones
 // decided while this one commits. Any number of engines may run on one database.
 
 import { coalesce } from "@cauri/store/coalescer";
