@@ -65,7 +65,7 @@ left join (
   ) moved
   -- One look-up each, whatever the planner thinks of their number.
   cross join lateral (select * from entries e where e.account_id = moved.account_id
-    and e.recorded_at = moved.recorded_at and e.position = moved.position offset 0) e
+    and e.recorded_at = moved.recorded_at and e.position = moved.position limit 1) e
 ) last on last.account_id = a.account_id
 where a.lane_id = lane
 $$;
