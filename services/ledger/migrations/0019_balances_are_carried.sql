@@ -70,6 +70,14 @@ left join (
 where a.lane_id = lane
 $$;
 
+/*
+ * Records the batch `number` of a lane whose head is still `previous`, and returns the clock in microseconds. Of balances it
+ * writes those of the entries alone.
+ * `ahead` means that the batch was decided before the lane was locked: then whatever the decision took for granted
+ * is checked as well. An error of class LG says that it no longer holds: the batch is to be decided again from what is read.
+ * Arrays that may be null: of optional fields, where no transfer has one; of refusals and holds, where there are none;
+ * `kinds`, where all are posts; `groups`, where each transfer is a group of its own.
+ */
 create function record_batch(
   lane integer, previous bytea, number bigint, head_after bytea, stamp timestamptz, ahead boolean,
   -- The transfers in their order.
