@@ -74,8 +74,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: "what is carried into an account's row is its first entry of the stretch",
     file: `${FOLDER}/carry-store.ts`,
-    from: "e.recorded_at desc, e.position desc) last",
-    to: "e.recorded_at, e.position) last",
+    from: "t.recorded_at desc, t.position desc),",
+    to: "t.recorded_at, t.position),",
   },
   {
     name: "the lane is not locked before it is read",

@@ -100,9 +100,7 @@ test("two replicas: under load on the same accounts they leave the books that on
 });
 
 test("verify: the books of all of them hold", { timeout: 600_000 }, async () => {
-  assert.deepEqual((await verify(pool)).problems, []);
   await carry.stop();
-  while (await carryBalances(pool)) assert.ok(true);
   assert.deepEqual((await verify(pool)).problems, []);
   assert.deepEqual(faults, []);
 });
