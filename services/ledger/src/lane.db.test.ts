@@ -66,6 +66,22 @@ test("a commit whose answer was lost: the repeat answers that it stands, and boo
   assert.deepEqual([merchant?.credits_posted, merchant?.debits_pending], [5n, 2n]);
 });
 
+test("a lane that another replica has moved: what was remembered of it is forgotten, also of accounts that nobody names now", async () => {
+  const { asset_id, lane_id } = await lane();
+  const writer = new LaneWriter(pool, lane_id);
+  const write = async (word: string, debit: string, credit: string, amount: bigint) => {
+    const answers = await writer.post([own(asset_id, [post(word, debit, credit, amount)])]);
+    assert.deepEqual(resultsOf(answers), ["ok"]);
+  };
+  await write("fund", FLOAT, MERCHANT, 10n);
+  await startEngine({ pool }).post([own(asset_id, [post("rival", MERCHANT, FLOAT, 4n)])]);
+  // It names an account that the writer doesn't remember, so the lane is read before it is tried.
+  await write("fee", FLOAT, FEES, 1n);
+  await write("back", MERCHANT, FLOAT, 1n);
+  const [merchant] = await readAccounts(pool, [{ code: MERCHANT, asset_id, book: "live" }]);
+  assert.deepEqual([merchant?.credits_posted, merchant?.debits_posted], [10n, 5n]);
+});
+
 test("a batch that is to be decided again: nobody who came after it is booked before it", async () => {
   const { asset_id, lane_id } = await lane();
   const writer = new LaneWriter(pool, lane_id);
