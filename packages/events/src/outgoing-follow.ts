@@ -91,7 +91,8 @@ async function lookAfter<O extends OutgoingOperation>(
 
 /**
  * Sends an operation again under its reference. One that certainly is nowhere and that no rail takes would wait for ever with
- * its funds reserved, for nobody retries what is pending: after as long as an operation that was told a 5xx waits, it is kept from ever being sent, and has failed.
+ * its funds reserved, for nobody retries what is pending: after as long as an operation that was told a 5xx waits, it is kept
+ * from ever being sent, and has failed.
  */
 export async function sendAgain<O extends OutgoingOperation>(
   { table }: OutgoingKind<O>,

@@ -5,15 +5,15 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { openPool, transact } from "@cauri/store/pool";
 import { PATIENCE_MS, testDatabase } from "@cauri/store/testing";
-import { openAccounts, readAccounts } from "./account-store.ts";
+import { readAccounts } from "./account-store.ts";
 import { APPEND, appendValues } from "./append.ts";
-import { findLane, readState } from "./batch-store.ts";
+import { readState } from "./batch-store.ts";
 import type { Account } from "./books.ts";
 import { carryBalances } from "./carry-store.ts";
 import { decide } from "./decide.ts";
 import { startEngine } from "./engine.ts";
 import { appendOf } from "./lane.ts";
-import { CODES, FEES, FLOAT, hold, MERCHANT, OTHER, own, post, release } from "./testing.ts";
+import { CODES, FEES, FLOAT, hold, MERCHANT, OTHER, openLane, own, post, release } from "./testing.ts";
 import { verify } from "./verify.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 12 });
@@ -31,11 +31,7 @@ let assets = 0;
 async function lane(): Promise<{ asset_id: string; lane_id: number }> {
   assets += 1;
   const asset_id = `ast_c${assets}`;
-  await openAccounts(
-    pool,
-    CODES.map((code) => ({ code, asset_id, book: "live" as const })),
-  );
-  return { asset_id, lane_id: (await findLane(pool, asset_id, "live")) ?? assert.fail() };
+  return { asset_id, lane_id: await openLane(pool, asset_id) };
 }
 
 /** What is said of each account, in the order of CODES: as anybody reads it, and in the rows themselves. */

@@ -23,6 +23,7 @@ import {
   idOf,
   LANES,
   MERCHANT,
+  openLane,
   own,
   post,
   release,
@@ -42,10 +43,7 @@ let assets = 0;
 async function lane(more: readonly string[] = []): Promise<string> {
   assets += 1;
   const asset_id = `ast_t${assets}`;
-  await openAccounts(
-    pool,
-    [...CODES, ...more].map((code) => ({ code, asset_id, book: "live" as const })),
-  );
+  await openLane(pool, asset_id, more);
   return asset_id;
 }
 

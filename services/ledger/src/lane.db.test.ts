@@ -5,12 +5,11 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import type { Pool } from "@cauri/store/pool";
 import { testDatabase } from "@cauri/store/testing";
-import { openAccounts, readAccounts } from "./account-store.ts";
-import { findLane } from "./batch-store.ts";
+import { readAccounts } from "./account-store.ts";
 import type { GroupAnswer } from "./books.ts";
 import { startEngine } from "./engine.ts";
 import { LaneWriter, runBatch } from "./lane.ts";
-import { CODES, FEES, FLOAT, hold, MERCHANT, own, post } from "./testing.ts";
+import { FEES, FLOAT, hold, MERCHANT, openLane, own, post } from "./testing.ts";
 import { verify } from "./verify.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 12 });
@@ -25,11 +24,7 @@ let assets = 0;
 async function lane(): Promise<{ asset_id: string; lane_id: number }> {
   assets += 1;
   const asset_id = `ast_l${assets}`;
-  await openAccounts(
-    pool,
-    CODES.map((code) => ({ code, asset_id, book: "live" as const })),
-  );
-  return { asset_id, lane_id: (await findLane(pool, asset_id, "live")) ?? assert.fail() };
+  return { asset_id, lane_id: await openLane(pool, asset_id) };
 }
 
 const resultsOf = (answers: readonly (GroupAnswer | Error)[]) =>

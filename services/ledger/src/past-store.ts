@@ -107,11 +107,10 @@ export async function findAccount(
 
 /** The balances of one account, now (null) or before an instant. */
 export async function readBalances(tx: Queryable, account: FoundAccount, when: Before | null): Promise<Balances> {
-  const source = "(select unnest($1::bigint[]) as account_id)";
   const text =
     when === null
-      ? presentSql(`(select b.* from ${source} n join balances b using (account_id))`)
-      : pastSql(when.basis, source);
+      ? presentSql("(select * from balances where account_id = any($1::bigint[]))")
+      : pastSql(when.basis, "(select unnest($1::bigint[]) as account_id)");
   const ids = pgNumArray([account.account_id]);
   const { rows } = await tx.query<Balances>(text, when === null ? [ids] : [ids, ...boundOf(when, account.lane_id)]);
   const [row] = rows;

@@ -1,7 +1,11 @@
 // For tests: short ways to write orders, and histories of groups for properties.
 
+import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import type { Pool } from "@cauri/store/pool";
 import fc from "fast-check";
+import { openAccounts } from "./account-store.ts";
+import { findLane } from "./batch-store.ts";
 import type { Book, GroupOrder, OrderKind, TransferOrder } from "./books.ts";
 
 export const FLOAT = "float:plt_a";
@@ -48,6 +52,15 @@ export function own(asset_id: string, transfers: readonly TransferOrder[]): Grou
     transfers.map((one) => ({ ...one, id: id(one.id), hold_id: one.hold_id === null ? null : id(one.hold_id) })),
     { asset_id },
   );
+}
+
+/** Opens a live lane with the usual accounts and `more`; returns its number. */
+export async function openLane(pool: Pool, asset_id: string, more: readonly string[] = []): Promise<number> {
+  await openAccounts(
+    pool,
+    [...CODES, ...more].map((code) => ({ code, asset_id, book: "live" as const })),
+  );
+  return (await findLane(pool, asset_id, "live")) ?? assert.fail(`no lane of ${asset_id}`);
 }
 
 /** A batch of a history: groups of one lane, `after_ms` later than the batch before. */

@@ -86,7 +86,7 @@ export async function readWrongPending(tx: Queryable, lane_id: number): Promise<
          select debit_id as account_id, amount as debits, 0 as credits from held
          union all select credit_id, 0, amount from held) sides group by account_id)
      select a.code from balances_of($1) a left join sums s using (account_id)
-     where (a.debits_pending <> coalesce(s.debits, 0) or a.credits_pending <> coalesce(s.credits, 0))
+     where a.debits_pending <> coalesce(s.debits, 0) or a.credits_pending <> coalesce(s.credits, 0)
      order by a.account_id limit 100`,
     [lane_id],
   );
