@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { SETTINGS } from "@cauri/rpc/settings-table";
 import {
   codeFiles,
   importsOf,
@@ -218,6 +219,26 @@ test("files: each room has its page", () => {
   const rooms = spaces.filter(({ folder }) => /^services\/|^gateway$/.test(folder)).map(({ folder }) => folder);
   complain(
     rooms.filter((folder) => !files.includes(`${folder}/README.md`)).map((folder) => `${folder} has no README.md`),
+  );
+});
+
+test("settings: each name of ours in code is a line of the table", () => {
+  // Misspelt on purpose.
+  const wrong = ["CAURI_WEBHOOK_LADER", "CAURI_DRAIN_MSS"];
+  const named = code.flatMap(({ path, text }) =>
+    [...text.matchAll(/\bCAURI_[A-Z0-9_]*[A-Z0-9]\b/g)].map(([name]) => ({ path, name })),
+  );
+  const unknown = named.filter(({ name }) => !Object.hasOwn(SETTINGS, name) && !wrong.includes(name));
+  complain(
+    unknown.map(({ path, name }) => `${path} names ${name}: packages/rpc/src/settings-table.ts has no such line`),
+  );
+});
+
+test("migrations: each that needs its room to stand still is on the page of upgrades", () => {
+  const page = read("docs/runbooks/upgrade.md").text;
+  const breaking = files.filter((path) => path.endsWith(".sql") && /breaking: yes/i.test(read(path).text));
+  complain(
+    breaking.filter((path) => !page.includes(`\`${path}\``)).map((path) => `docs/runbooks/upgrade.md lacks ${path}`),
   );
 });
 

@@ -18,7 +18,7 @@ import { parseDuration, parseMinor } from "./inputs.ts";
 
 const EXAMPLE_ACCOUNT = "acct_01KAE8QK8Q5V6ZJ9T2N4B7C1XW";
 
-/** Operations of rooms that don't stand yet, by the prefix of their id or reference: no arrow of theirs stands. */
+/** By the prefix of their id or reference: what is done at once (transfers, rebalances), and rooms that don't stand yet. */
 const OTHER_OPERATIONS = /^(?:(?:tr|rb|dp|sub|inv|rtp)_|(?:TRF|RBL|DSP|SUB|RTP)-)/i;
 const PAYOUT = /^(?:po_|PYT-)/i;
 const REFUND = /^(?:re_|RFD-)/i;
