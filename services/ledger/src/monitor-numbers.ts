@@ -1,7 +1,7 @@
 // What the monitor tells Prometheus: each invariant by name, how far the checks are, what the clearing accounts hold.
 
 import { Gauge } from "@cauri/rpc/metrics";
-import type { LaneLag } from "./monitor-store.ts";
+import type { LaneLag, ShortFloat } from "./monitor-store.ts";
 import type { ClearingRow } from "./trial-store.ts";
 import type { Invariant } from "./verify-batch.ts";
 
@@ -49,24 +49,38 @@ const oldest = new Gauge({
   labelNames: ["book"],
 });
 
+const short = new Gauge({
+  name: "cauri_ledger_short_floats",
+  help: "Floats that hold less than the house owes to the merchants of their platform, by book.",
+  labelNames: ["book"],
+});
+
 export function tellMonths(ahead: number): void {
   months.set(ahead);
 }
 
-export function tellBooks(
-  invariants: ReadonlyMap<Invariant, boolean>,
-  lags: readonly LaneLag[],
-  clearing: readonly ClearingRow[],
-  last_sound: Date | null,
-): void {
-  sound.set((last_sound?.getTime() ?? 0) / 1000);
-  for (const [invariant, holds] of invariants) ok.set({ invariant }, holds ? 1 : 0);
+export function tellFloats(floats: readonly ShortFloat[]): void {
+  for (const book of ["live", "test"] as const) {
+    short.set({ book }, floats.filter((one) => one.book === book).length);
+  }
+}
+
+export function tellLags(lags: readonly LaneLag[]): void {
   for (const { lane, checked: sequence, behind: batches, behind_s, uncarried_s } of lags) {
     checked.set({ lane }, Number(sequence));
     behind.set({ lane }, Number(batches));
     lag.set({ lane }, behind_s);
     uncarried.set({ lane }, uncarried_s);
   }
+}
+
+export function tellBooks(
+  invariants: ReadonlyMap<Invariant, boolean>,
+  clearing: readonly ClearingRow[],
+  last_sound: Date | null,
+): void {
+  sound.set((last_sound?.getTime() ?? 0) / 1000);
+  for (const [invariant, holds] of invariants) ok.set({ invariant }, holds ? 1 : 0);
   for (const book of ["live", "test"] as const) {
     const rows = clearing.filter((row) => row.book === book);
     open.set({ book }, rows.length);

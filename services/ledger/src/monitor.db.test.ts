@@ -6,13 +6,13 @@ import { after, before, test } from "node:test";
 import { logger } from "@cauri/rpc/log";
 import { register } from "@cauri/rpc/metrics";
 import { openPool } from "@cauri/store/pool";
-import { testDatabase } from "@cauri/store/testing";
+import { PATIENCE_MS, testDatabase } from "@cauri/store/testing";
 import { openAccounts } from "./account-store.ts";
 import { carryBalances } from "./carry-store.ts";
 import { startEngine } from "./engine.ts";
 import { checkNew, checkWhole, startMonitor } from "./monitor.ts";
-import { readLags } from "./monitor-store.ts";
-import { CODES, capture, FEES, FLOAT, group, hold, idOf, MERCHANT, post } from "./testing.ts";
+import { readLags, readShortFloats } from "./monitor-store.ts";
+import { CODES, capture, FEES, FLOAT, group, hold, idOf, MERCHANT, openLane, own, post } from "./testing.ts";
 import { verify } from "./verify.ts";
 import { readFindings } from "./verify-mark-store.ts";
 
@@ -88,6 +88,30 @@ test("check new: sums that no batch explains are found without anything new", as
   await verify(pool);
 });
 
+test("check new: what a chunk finds is kept and told before the mark moves past it", async () => {
+  const asset_id = "ast_cut";
+  await openLane(pool, asset_id);
+  const order = own(asset_id, [post("x", FLOAT, MERCHANT, 5n)]);
+  await engine.post([order]);
+  const change = (amount: number) =>
+    `update transfers set amount = ${amount} where transfer_id = '${order.transfers[0]?.id}'`;
+  await tamper(change(6));
+  const behind = async () => (await readLags(pool)).find(({ lane }) => lane === `${asset_id}/live`)?.behind;
+  const died = new Error("died");
+  const dying = checkNew(pool, undefined, async (found) => {
+    if (found.length > 0) throw died;
+  });
+  await assert.rejects(dying, died);
+  const kept = await readFindings(pool);
+  assert.ok(kept.some(({ sentence }) => sentence.startsWith(`batch 1 of ${asset_id}/live`)));
+  assert.equal(await behind(), 1n);
+  assert.deepEqual(await checkNew(pool), []);
+  assert.equal(await behind(), 0n);
+  await tamper(change(5));
+  await verify(pool);
+  assert.deepEqual(await readFindings(pool), []);
+});
+
 test("check whole: once a day by one replica; one that was cut off is gone on with", async () => {
   const aborted = AbortSignal.abort();
   await assert.rejects(checkWhole(pool, log, aborted), /cut off by the drain/);
@@ -121,7 +145,31 @@ test("monitor: a broken invariant is a metric and a sentence beside readiness", 
     assert.match(text, /cauri_ledger_checked_batch\{lane="ast_xof\/live"\} 6/);
     assert.match(text, /cauri_ledger_last_sound_verification_timestamp_seconds 1\d{9}/);
     assert.match(text, /cauri_ledger_check_lag_batches\{lane="ast_xof\/live"\} 0/);
+    assert.match(text, /cauri_ledger_carry_lag_seconds\{lane="ast_xof\/live"\} 0/);
   } finally {
     await monitor.stop();
   }
+});
+
+test("floats: one that holds less than its platform's merchants are owed is an alarm, what is set aside counts as owed", async (t) => {
+  const asset_id = "ast_short";
+  const costs = "costs:plt_a";
+  await openLane(pool, asset_id, [costs]);
+  await engine.post([own(asset_id, [post("fund", FLOAT, MERCHANT, 100n), hold("h", MERCHANT, FLOAT, 40n)])]);
+  assert.deepEqual(await readShortFloats(pool), []);
+  await engine.post([own(asset_id, [post("commission", costs, FLOAT, 30n)])]);
+  assert.deepEqual(await readShortFloats(pool), [
+    { asset_id, book: "live", platform_id: "plt_a", held: 70n, owed: 100n },
+  ]);
+  const lines: string[] = [];
+  const monitor = startMonitor({ pool, log: logger("ledger", "error", { write: (line) => void lines.push(line) }) });
+  try {
+    const told = () => assert.match(lines.join(""), /alarm: float:plt_a of ast_short holds 70, .* owed 100/);
+    await t.waitFor(told, { interval: 20, timeout: PATIENCE_MS });
+    assert.match(await register.metrics(), /cauri_ledger_short_floats\{book="live"\} 1/);
+  } finally {
+    await monitor.stop();
+  }
+  await engine.post([own(asset_id, [post("paid in", FLOAT, FEES, 30n)])]);
+  assert.deepEqual(await readShortFloats(pool), []);
 });

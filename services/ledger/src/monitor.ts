@@ -5,14 +5,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "@cauri/rpc/log";
 import { type Pool, snapshot, transact } from "@cauri/store/pool";
 import { type Loop, startLoop } from "@cauri/store/sweeper";
-import { tellBooks, tellMonths } from "./monitor-numbers.ts";
+import { tellBooks, tellFloats, tellLags, tellMonths } from "./monitor-numbers.ts";
 import {
   beginVerification,
   endVerification,
-  type LaneLag,
   readBrokenSums,
   readLags,
   readLastSound,
+  readShortFloats,
+  type ShortFloat,
 } from "./monitor-store.ts";
 import { readMonthsAhead } from "./month-store.ts";
 import { readClearing } from "./trial-store.ts";
@@ -24,6 +25,8 @@ import { type LaneRow, preferIndexes, readLane, readLanes, summarizePast } from 
 
 /** New batches are checked within this time while the ledger is not under its heaviest load. */
 const NEW_EVERY_MS = 10_000;
+/** A round that catches up may take hours: how far behind it is, is told on the way. No usual round takes so long. */
+const TELL_EVERY_MS = 20_000;
 /** Asks whether the full check is due; one of all replicas does it. */
 const FULL_EVERY_MS = 300_000;
 /** Rows read at a time: at most some milliseconds between two chances of a caller's batch. */
@@ -45,12 +48,28 @@ export type Monitor = {
 export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
   let broken: readonly Finding[] = [];
   let late: readonly string[] = [];
+  let short: readonly ShortFloat[] = [];
+  let told_ms = performance.now();
   const stopped = new AbortController();
-  const newBatches = async () => {
-    const found = await checkNew(pool, stopped.signal);
-    shout(log, found);
+  const tellAll = async () => {
+    told_ms = performance.now();
+    tellLags(await readLags(pool));
     broken = await readFindings(pool);
     await tell(pool, broken);
+    const floats = await readShortFloats(pool);
+    tellFloats(floats);
+    alarm(log, short, floats);
+    short = floats;
+  };
+  const onChunk = async (found: readonly Finding[]) => {
+    shout(log, found);
+    if (found.length > 0 || performance.now() - told_ms > TELL_EVERY_MS) await tellAll();
+  };
+  const newBatches = async () => {
+    // First, because it may be why the rest fails: what has not been carried for long makes whole lanes slow to read.
+    tellLags(await readLags(pool));
+    await checkNew(pool, stopped.signal, onChunk);
+    await tellAll();
     const told = late;
     late = await checkMonths(pool);
     for (const sentence of late) if (!told.includes(sentence)) log.error({}, sentence);
@@ -77,20 +96,30 @@ export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
   };
 }
 
-/** Checks what the lanes recorded since their marks; returns the findings that nobody had yet. */
-export async function checkNew(pool: Pool, signal?: AbortSignal): Promise<Finding[]> {
+/** Keeps what a chunk found, before the mark moves past it: whoever dies in between has it found again. */
+type Keep = (report: Pick<Report, "problems">) => Promise<void>;
+
+/**
+ * Checks what the lanes recorded since their marks; returns the findings that nobody had yet. `onChunk` hears those of each
+ * chunk when they are kept.
+ */
+export async function checkNew(
+  pool: Pool,
+  signal?: AbortSignal,
+  onChunk?: (found: readonly Finding[]) => Promise<void>,
+): Promise<Finding[]> {
   await summarizePast(pool);
   const found: Finding[] = [];
-  const sums: Report = { problems: await readBrokenSums(pool), first_bad_batch: null };
-  found.push(...(await appendFindings(pool, sums.problems)));
+  const keep: Keep = async ({ problems }) => {
+    const fresh = await appendFindings(pool, problems);
+    found.push(...fresh);
+    await onChunk?.(fresh);
+  };
+  await keep({ problems: await readBrokenSums(pool) });
   for (const lane of await readLanes(pool)) {
     while (signal?.aborted !== true) {
       const begun = performance.now();
-      const report: Report = { problems: [], first_bad_batch: null };
-      const reached = await checkLane(pool, lane, report);
-      // A finding is kept although the mark moves on: what comes after a broken batch is checked as well.
-      found.push(...(await appendFindings(pool, report.problems)));
-      if (reached) break;
+      if (await checkLane(pool, lane, keep)) break;
       await rest(performance.now() - begun, signal);
     }
   }
@@ -98,9 +127,10 @@ export async function checkNew(pool: Pool, signal?: AbortSignal): Promise<Findin
 }
 
 /** True when the head that stood when the round began was reached: what comes later is for the next round. */
-async function checkLane(pool: Pool, { lane_id, sequence }: LaneRow, report: Report): Promise<boolean> {
+async function checkLane(pool: Pool, { lane_id, sequence }: LaneRow, keep: Keep): Promise<boolean> {
   const mark = (await readMarks(pool, "monitor")).get(lane_id) ?? null;
   if (sequence <= (mark?.sequence ?? 0n)) return true;
+  const report: Report = { problems: [], first_bad_batch: null };
   const reading = await snapshot(pool, async (tx) => {
     const lane = await readLane(tx, lane_id);
     await preferIndexes(tx);
@@ -109,6 +139,8 @@ async function checkLane(pool: Pool, { lane_id, sequence }: LaneRow, report: Rep
     if (at_head) await closeLane(tx, reading, lane, report, false);
     return reading;
   });
+  await keep(report);
+  // Also past a broken batch: what comes after it is checked as well.
   await transact(pool, (tx) => saveMark(tx, "monitor", lane_id, markOf(reading)));
   return reading.sequence >= sequence;
 }
@@ -154,12 +186,24 @@ function shout(log: Log, findings: readonly Finding[]): void {
   }
 }
 
+/** Once for each float, and again where it was enough in between. Test money is counted, and moves nobody. */
+function alarm(log: Log, before: readonly ShortFloat[], now: readonly ShortFloat[]): void {
+  const nameOf = ({ asset_id, platform_id }: ShortFloat) => `float:${platform_id} of ${asset_id}`;
+  const live = (floats: readonly ShortFloat[]) => floats.filter(({ book }) => book === "live");
+  const known = new Set(live(before).map(nameOf));
+  for (const float of live(now)) {
+    if (known.has(nameOf(float))) continue;
+    const { asset_id, platform_id, held, owed } = float;
+    const fields = { asset_id, platform_id, held_minor: String(held), owed_minor: String(owed) };
+    log.error(fields, `alarm: ${nameOf(float)} holds ${held}, the merchants of its platform are owed ${owed}`);
+  }
+}
+
 async function tell(pool: Pool, broken: readonly Finding[]): Promise<void> {
   const names = new Set(broken.map(({ invariant }) => invariant));
   const invariants = new Map<Invariant, boolean>(INVARIANTS.map((invariant) => [invariant, !names.has(invariant)]));
-  const lags: readonly LaneLag[] = await readLags(pool);
   const clearing = await readClearing(pool, { asset_id: null, book: null }, MOST_CLEARING);
-  tellBooks(invariants, lags, clearing, await readLastSound(pool));
+  tellBooks(invariants, clearing, await readLastSound(pool));
 }
 
 async function rest(worked_ms: number, signal: AbortSignal | undefined): Promise<void> {
