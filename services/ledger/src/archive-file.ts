@@ -15,6 +15,11 @@ import type { BatchRow, Counts, EntryRow, Recorded } from "./verify-store.ts";
 
 const FORMAT = "cauri-ledger-month/1";
 
+/** The file is no archive, or is damaged so that it cannot be read to its end. */
+export class NoArchive extends Error {
+  override readonly name = "NoArchive";
+}
+
 /** Where a lane stood when the month began. */
 export type FileLane = {
   readonly lane_id: number;
@@ -93,31 +98,25 @@ export type Checked = {
 /** What a caller may compare with, batch by batch; sentences about what differs. */
 export type Compare = (lane_id: number, batch: BatchRow, content: BatchContent) => Promise<readonly string[]>;
 
-/** Reads the whole file and proves it: hash by hash, entry by entry, from the balances at its head. Throws where it is no such file. */
+/** Reads the whole file and proves it: hash by hash, entry by entry, from the balances at its head. Throws NoArchive where it is none. */
 export async function checkFile(path: string, compare?: Compare): Promise<Checked> {
   const report: Report = { problems: [], first_bad_batch: null };
   const digest = createHash("sha256");
   let bytes = 0;
-  const counted = new Transform({
-    transform(chunk: Buffer, _, done) {
-      digest.update(chunk);
-      bytes += chunk.length;
-      done(null, chunk);
-    },
-  });
-  const source = createReadStream(path);
-  const unpacked = source.pipe(counted).pipe(createGunzip());
-  source.on("error", (error) => unpacked.destroy(error));
+  const onBytes = (chunk: Buffer) => {
+    digest.update(chunk);
+    bytes += chunk.length;
+  };
   const lanes = new Map<number, LaneReading>();
   let head: FileHead | null = null;
   let opening: Buffer | null = null;
   let batches = 0;
   let ended = false;
-  for await (const text of createInterface({ input: unpacked, crlfDelay: Number.POSITIVE_INFINITY })) {
-    const line = JSON.parse(text) as Line;
-    if (ended) throw new Error(`${path} goes on after its end`);
+  for await (const line of readLines(path, onBytes)) {
+    if (ended) throw new NoArchive(`${path} goes on after its end`);
     if ("head" in line) {
-      if (line.head.format !== FORMAT) throw new Error(`${path} is of the format ${line.head.format}, not ${FORMAT}`);
+      if (line.head.format !== FORMAT)
+        throw new NoArchive(`${path} is of the format ${line.head.format}, not ${FORMAT}`);
       head = line.head;
       for (const lane of head.lanes) lanes.set(lane.lane_id, startReading(lane));
     } else if ("account" in line) addAccount(lanes, line.account);
@@ -134,13 +133,33 @@ export async function checkFile(path: string, compare?: Compare): Promise<Checke
         say(report, "chain", `${batches} batches are there, the end counts ${line.end.batches}`);
     }
   }
-  if (head === null || !ended) throw new Error(`${path} has no ${head === null ? "head" : "end"}: it is not whole`);
+  if (head === null || !ended) throw new NoArchive(`${path} has no ${head === null ? "head" : "end"}: it is not whole`);
   const readings = [...lanes.values()];
   const closing = digestOf(readings);
   return {
     ...{ month: head.month, before: head.lanes, sha256: digest.digest(), bytes, opening: opening ?? closing, closing },
     ...{ lanes: readings, problems: report.problems, first_bad_batch: report.first_bad_batch },
   };
+}
+
+/** The lines of the unpacked file; `onBytes` gets it as it lies there. */
+async function* readLines(path: string, onBytes: (chunk: Buffer) => void): AsyncGenerator<Line> {
+  const counted = new Transform({
+    transform(chunk: Buffer, _, done) {
+      onBytes(chunk);
+      done(null, chunk);
+    },
+  });
+  const source = createReadStream(path);
+  const unpacked = source.pipe(counted).pipe(createGunzip());
+  source.on("error", (error) => unpacked.destroy(error));
+  try {
+    for await (const text of createInterface({ input: unpacked, crlfDelay: Number.POSITIVE_INFINITY })) {
+      yield JSON.parse(text) as Line;
+    }
+  } catch (cause) {
+    throw new NoArchive(`${path} cannot be read: ${cause instanceof Error ? cause.message : cause}`, { cause });
+  }
 }
 
 /** Over the balances of all lanes in the order of accounts; accounts at zero say nothing. */
@@ -167,7 +186,7 @@ function startReading({ lane_id, asset_id, book, sequence, hash }: FileLane): La
 
 function addAccount(lanes: ReadonlyMap<number, LaneReading>, [lane_id, id, code, ...sums]: readonly Plain[]): void {
   const chart = chartOf(String(code));
-  if (chart === null) throw new Error(`${code} is no code of the chart of accounts`);
+  if (chart === null) throw new NoArchive(`${code} is no code of the chart of accounts`);
   const reading = laneOf(lanes, lane_id);
   const balances = balancesOf(sums);
   reading.accounts.set(Number(id), { account_id: BigInt(Number(id)), code: String(code), ...chart, ...balances });
@@ -181,7 +200,7 @@ function addHold(lanes: ReadonlyMap<number, LaneReading>, [id, ...values]: reado
 
 function laneOf(lanes: ReadonlyMap<number, LaneReading>, lane_id: Plain | undefined): LaneReading {
   const reading = lanes.get(Number(lane_id));
-  if (reading === undefined) throw new Error(`lane ${lane_id} is not in the head of the file`);
+  if (reading === undefined) throw new NoArchive(`lane ${lane_id} is not in the head of the file`);
   return reading;
 }
 

@@ -313,8 +313,8 @@ test("write: the next month begins with the balances with which the one before e
 });
 
 test("command: tells what was done or why not, as the owner of the tables; wrong usage is 2", async () => {
-  const run = (...args: string[]) => {
-    const env = { ...process.env, DATABASE_URL: database.admin_url };
+  const runOn = (DATABASE_URL: string, ...args: string[]) => {
+    const env = { ...process.env, DATABASE_URL };
     const command = join(import.meta.dirname, "../../../tools/archive.ts");
     return new Promise<[code: unknown, text: string]>((settle) =>
       execFile(process.execPath, [command, ...args], { env }, (error, stdout, stderr) =>
@@ -322,9 +322,25 @@ test("command: tells what was done or why not, as the owner of the tables; wrong
       ),
     );
   };
+  const run = (...args: string[]) => runOn(database.admin_url, ...args);
   const checks = await Promise.all([run("check", file), run("check", file, "--alone")]);
   for (const [code, text] of checks) assert.deepEqual([code, /8 transfers, 16 entries/.test(text)], [0, true], text);
   const [code, text] = await run("write", "2026-05", "--to", dir);
   assert.deepEqual([code, text], [1, "nothing was recorded in 2026-05\n"]);
   assert.equal((await run("remove", "2026-05"))[0], 2);
+  const readme = join(import.meta.dirname, "../README.md");
+  const wrong = await Promise.all([
+    run("check", join(dir, "none.jsonl.gz")),
+    run("check", readme, "--alone"),
+    run("write", "2026-05", "--into", dir),
+    runOn("postgres://nobody@127.0.0.1:1/none", "write", "2026-05", "--to", dir),
+  ]);
+  assert.match(wrong[0][1], /none\.jsonl\.gz cannot be read: ENOENT/);
+  assert.match(wrong[1][1], /README\.md cannot be read: /);
+  assert.match(wrong[2][1], /'--into'[\s\S]*npm run archive -- write/);
+  assert.match(wrong[3][1], /^It was cut off, and may be run again: .*ECONNREFUSED/);
+  assert.deepEqual(
+    wrong.map(([found, text]) => [found, /\n {4}at /.test(text)]),
+    [1, 1, 2, 1].map((wanted) => [wanted, false]),
+  );
 });

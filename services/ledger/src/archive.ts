@@ -8,7 +8,16 @@ import { pipeline } from "node:stream/promises";
 import { isDeepStrictEqual } from "node:util";
 import { createGzip } from "node:zlib";
 import { type Pool, type Queryable, snapshot, transact } from "@cauri/store/pool";
-import { accountLine, batchLine, type Checked, checkFile, endLine, headLine, holdLine } from "./archive-file.ts";
+import {
+  accountLine,
+  batchLine,
+  type Checked,
+  checkFile,
+  endLine,
+  headLine,
+  holdLine,
+  NoArchive,
+} from "./archive-file.ts";
 import {
   insertArchive,
   type LaneMonth,
@@ -19,8 +28,9 @@ import {
   readReadersBehind,
   removeMonth,
 } from "./archive-store.ts";
+import type { BatchContent } from "./verify-batch.ts";
 import { readContents } from "./verify-lane.ts";
-import { preferIndexes, readBatches, readRefusals, readTransfers } from "./verify-store.ts";
+import { type BatchRow, preferIndexes, readBatches, readRefusals, readTransfers } from "./verify-store.ts";
 
 const BATCHES_AT_A_TIME = 500;
 
@@ -70,23 +80,10 @@ export async function writeArchive(pool: Pool, month: string, dir: string): Prom
 
 /** Proves a file by itself and, with a pool, that the books still say the same about what they keep of its month. */
 export async function checkArchive(file: string, pool: Pool | null): Promise<Told> {
-  const checked = await checkFile(
-    file,
-    pool === null
-      ? undefined
-      : (lane, batch, { transfers, refusals }) =>
-          snapshot(pool, async (tx) => {
-            await preferIndexes(tx);
-            const stretch = { lane_id: lane, from: batch.recorded_at, to: batch.recorded_at };
-            const differ = (kind: string) => [
-              `batch ${batch.sequence}: its ${kind} in the books are not those of the file`,
-            ];
-            return [
-              ...(isDeepStrictEqual(await readTransfers(tx, stretch), transfers) ? [] : differ("transfers")),
-              ...(isDeepStrictEqual(await readRefusals(tx, stretch), refusals) ? [] : differ("refusals")),
-            ];
-          }),
+  const checked = await checkFile(file, pool === null ? undefined : (...read) => compare(pool, ...read)).catch(
+    asSentence,
   );
+  if (typeof checked === "string") return refused(checked);
   const wrong = checked.problems.map(({ sentence }) => sentence);
   if (pool !== null) {
     const { archived } = await patient(pool, (tx) => readMonth(tx, `${checked.month}-01`));
@@ -97,6 +94,24 @@ export async function checkArchive(file: string, pool: Pool | null): Promise<Tol
   }
   if (wrong.length > 0) return refused(`${file} does not hold:\n${wrong.join("\n")}`);
   return { done: true, sentence: `${file}: ${said(checked)}` };
+}
+
+async function compare(pool: Pool, lane: number, { sequence, recorded_at }: BatchRow, of: BatchContent) {
+  const differ = (kind: string) => [`batch ${sequence}: its ${kind} in the books are not those of the file`];
+  return await snapshot(pool, async (tx) => {
+    await preferIndexes(tx);
+    const stretch = { lane_id: lane, from: recorded_at, to: recorded_at };
+    return [
+      ...(isDeepStrictEqual(await readTransfers(tx, stretch), of.transfers) ? [] : differ("transfers")),
+      ...(isDeepStrictEqual(await readRefusals(tx, stretch), of.refusals) ? [] : differ("refusals")),
+    ];
+  });
+}
+
+/** A file that is none is the operator's matter, anything else a fault. */
+function asSentence(error: unknown): string {
+  if (error instanceof NoArchive) return error.message;
+  throw error;
 }
 
 /** Takes the month's entries, batches and movements away, after its file has been proved once more. Oldest month first. */
