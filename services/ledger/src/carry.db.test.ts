@@ -1,8 +1,11 @@
 // Balances between the entries and the accounts' rows, on real PostgreSQL: the same whoever carries them, when and how often.
 
 import assert from "node:assert/strict";
+import { copyFile, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { migrateRoom } from "@cauri/store/migrate";
 import { openPool, transact } from "@cauri/store/pool";
 import { PATIENCE_MS, testDatabase } from "@cauri/store/testing";
 import { readAccounts } from "./account-store.ts";
@@ -16,7 +19,8 @@ import { appendOf } from "./lane.ts";
 import { CODES, FEES, FLOAT, hold, MERCHANT, OTHER, openLane, own, post, release } from "./testing.ts";
 import { verify } from "./verify.ts";
 
-const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 12 });
+const migrations = join(import.meta.dirname, "../migrations");
+const database = await testDatabase("ledger", [migrations], { max: 12 });
 const { pool } = database;
 const admin = openPool({ url: database.admin_url, name: "carry", max: 2 });
 const engine = startEngine({ pool });
@@ -188,4 +192,29 @@ test("append: a batch that would overdraw a guarded account is refused by the da
   });
   await assert.rejects(overdrawing, { code: "23514", message: /below zero/ });
   assert.equal((await said(asset_id))[2]?.debits_posted, 0n);
+});
+
+test("migration: what the rows told before it counts as carried, and a release from before it can book nothing", async () => {
+  const before = await mkdtemp(join(tmpdir(), "cauri-carry-"));
+  for (const file of await readdir(migrations)) {
+    if (file < "0019") await copyFile(join(migrations, file), join(before, file));
+  }
+  const old = await testDatabase("ledger", [before]);
+  try {
+    // Row and entry say different sums, so that it shows which of them is read.
+    await old.pool.query(`insert into lanes (asset_id, book, sequence, recorded_at) values ('ast_old', 'live', 3, now());
+      insert into accounts (lane_id, code, normal_side, no_overdraft, debits_posted)
+        select lane_id, '${FLOAT}', 'debit', false, 7 from lanes;
+      insert into entries select account_id, l.recorded_at, 0, 6, 0, 0, 0, lane_id from accounts join lanes l using (lane_id)`);
+    await migrateRoom({ admin_url: old.admin_url, room: "ledger", dirs: [migrations] });
+    const [float] = await readAccounts(old.pool, [{ code: FLOAT, asset_id: "ast_old", book: "live" }]);
+    assert.equal(float?.debits_posted, 7n);
+    const { rows: whole } = await old.pool.query("select debits_posted from lanes l, balances_of(l.lane_id)");
+    assert.deepEqual(whole, [{ debits_posted: 7n }]);
+    assert.deepEqual((await old.pool.query("select sequence from balance_marks")).rows, [{ sequence: 3n }]);
+    assert.equal((await old.pool.query("select from pg_proc where proname = 'append_batch'")).rowCount, 0);
+  } finally {
+    await old.close();
+    await rm(before, { recursive: true });
+  }
 });
