@@ -156,7 +156,8 @@ async function handleBatch(options: ConsumeOptions, batch: readonly JsMsg[]): Pr
   } catch (error) {
     const alone = batch.length === 1;
     const away = isUnavailable(error);
-    options.log.error({ err: error, consumer: options.durable, events: batch.map(idOf).slice(0, 5) }, "not handled");
+    const about = { err: error, consumer: options.durable, events: batch.map(idOf).slice(0, 5) };
+    options.log.error(about, "events could not be handled and come again");
     // With the database away each of them would fail alike: all wait together.
     if (alone || away) {
       const pauses = batch.map((message) => pauseOf(message, away ? AWAY_LIMIT_MS : NAK_LIMIT_MS));

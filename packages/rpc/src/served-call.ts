@@ -113,7 +113,8 @@ export class ServedCall implements Call {
   facts(): object {
     const { account, mode, key_id, operation } = this.#caller ?? {};
     return {
-      request: this.request_id,
+      // Sweepers and news act for no request.
+      request: this.request_id === "" ? undefined : this.request_id,
       account,
       mode,
       key_id: key_id ?? undefined,

@@ -96,7 +96,10 @@ function settle(stream: Running, refusal: Refusal | null, fault: { error: unknow
     grpc.end();
   } else {
     const code = statusOfFault(fault.error);
-    log.error({ ...line(status[code] ?? String(code)), err: fault.error, bug: code === status.INTERNAL }, "rpc");
+    log.error(
+      { ...line(status[code] ?? String(code)), err: fault.error, bug: code === status.INTERNAL },
+      "an RPC failed",
+    );
     fail(grpc, { code, details: sentenceOfFault(code) });
   }
 }

@@ -49,7 +49,7 @@ export function serve({ method, handler, request, call, parent, log }: Work): Pr
     } catch (error) {
       if (span !== null) failSpan(span, error);
       const code = statusOfFault(error);
-      log.error({ ...end(status[code] ?? String(code)), err: error, bug: code === status.INTERNAL }, "rpc");
+      log.error({ ...end(status[code] ?? String(code)), err: error, bug: code === status.INTERNAL }, "an RPC failed");
       return { kind: "fault", code, details: sentenceOfFault(code) };
     }
   });
