@@ -168,7 +168,7 @@ async function publishAll(events: Events, db: Queryable, unsent: readonly Unsent
   if (cause === undefined) return;
   // The stream may be gone with the server's store; the round after the back-off finds it made anew.
   await events.ensureStream().catch(() => {});
-  throw new Error(`${unsent.length - sent.length} of ${unsent.length} events were not taken`, { cause });
+  throw new Error(`${unsent.length - sent.length} of ${unsent.length} events were not taken by the stream`, { cause });
 }
 
 /** In the trace of its operation; what belongs to none (a changed key, terms) begins none. */
