@@ -36,13 +36,14 @@ import {
 } from "./past-store.ts";
 import { statementLines } from "./statement.ts";
 import { readTransfer } from "./transfer-store.ts";
-import { readClearing, readTrialBalance } from "./trial-store.ts";
+import { patiently, readClearing, readTrialBalance } from "./trial-store.ts";
 
 const ENTRIES = { usual: 50, most: 500 };
 const LINES = { usual: 200, most: 1_000 };
 const CLEARING = { usual: 50, most: 200 };
-/** A trial balance reads every account of the house: longer than a merchant's request may take. */
-const TRIAL_TIMEOUT = "set local statement_timeout = '55s'";
+/** Below what their routes give them. */
+const TRIAL_S = 55;
+const CLEARING_S = 25;
 
 export function booksService({ pool }: { pool: Pool }): Service {
   return service(BooksServiceService, {
@@ -99,10 +100,9 @@ export function booksService({ pool }: { pool: Pool }): Service {
       if (when !== null && isRefusal(when)) return when;
       const filter = readLaneFilter(request);
       if (isRefusal(filter)) return filter;
-      const lanes = await snapshot(pool, async (tx) => {
+      const lanes = await patiently(pool, TRIAL_S, async (tx) => {
         const gone = when === null ? null : checkArchived(when, await readArchivedBefore(tx));
         if (gone !== null) return gone;
-        await tx.query(TRIAL_TIMEOUT);
         return await readTrialBalance(tx, filter, when);
       });
       if (isRefusal(lanes)) return lanes;
@@ -115,7 +115,7 @@ export function booksService({ pool }: { pool: Pool }): Service {
       if (typeof limit !== "number") return limit;
       const filter = readLaneFilter(request);
       if (isRefusal(filter)) return filter;
-      const rows = await readClearing(pool, filter, limit + 1);
+      const rows = await patiently(pool, CLEARING_S, (tx) => readClearing(tx, filter, limit + 1));
       return { data: rows.slice(0, limit).map(writeClearing), hasMore: rows.length > limit };
     },
     listArchives: async () => ({ data: (await readArchives(pool)).map(writeArchive) }),

@@ -13,6 +13,7 @@ import { startEngine } from "./engine.ts";
 import { checkNew, checkWhole, startMonitor } from "./monitor.ts";
 import { readLags, readShortFloats } from "./monitor-store.ts";
 import { CODES, capture, FEES, FLOAT, group, hold, idOf, MERCHANT, openLane, own, post } from "./testing.ts";
+import { patiently, readClearing } from "./trial-store.ts";
 import { verify } from "./verify.ts";
 import { readFindings } from "./verify-mark-store.ts";
 
@@ -172,4 +173,28 @@ test("floats: one that holds less than its platform's merchants are owed is an a
   }
   await engine.post([own(asset_id, [post("paid in", FLOAT, FEES, 30n)])]);
   assert.deepEqual(await readShortFloats(pool), []);
+});
+
+test("whole lanes: whatever reads them may take longer than a merchant's request", async () => {
+  await admin.query(`alter function balances_of(integer) rename to quick_balances_of;
+    create function balances_of(lane integer) returns setof balances language plpgsql as $$
+    begin
+      if current_setting('statement_timeout') = '7s' then
+        raise exception 'in a hurry';
+      end if;
+      return query select * from quick_balances_of(lane);
+    end $$`);
+  const usual = openPool({ url: database.url, name: "usual limits" });
+  try {
+    await assert.rejects(usual.query("select from balances_of(1)"), /in a hurry/);
+    await engine.post([own("ast_short", [post("more", FLOAT, MERCHANT, 1n)])]);
+    assert.deepEqual(await checkNew(usual), []);
+    const every = { asset_id: null, book: null };
+    assert.deepEqual(await patiently(usual, 60, (tx) => readClearing(tx, every, 10)), []);
+  } finally {
+    await usual.end();
+    await admin.query(
+      "drop function balances_of(integer); alter function quick_balances_of(integer) rename to balances_of",
+    );
+  }
 });

@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "@cauri/rpc/log";
-import { type Pool, snapshot, transact } from "@cauri/store/pool";
+import { type Pool, transact } from "@cauri/store/pool";
 import { type Loop, startLoop } from "@cauri/store/sweeper";
 import { tellBooks, tellFloats, tellLags, tellMonths } from "./monitor-numbers.ts";
 import {
@@ -16,7 +16,7 @@ import {
   type ShortFloat,
 } from "./monitor-store.ts";
 import { readMonthsAhead } from "./month-store.ts";
-import { readClearing } from "./trial-store.ts";
+import { patiently, readClearing } from "./trial-store.ts";
 import { verify } from "./verify.ts";
 import { INVARIANTS, type Invariant, type Report } from "./verify-batch.ts";
 import { advanceLane, closeLane, markOf, startLane } from "./verify-lane.ts";
@@ -27,6 +27,8 @@ import { type LaneRow, preferIndexes, readLane, readLanes, summarizePast } from 
 const NEW_EVERY_MS = 10_000;
 /** A round that catches up may take hours: how far behind it is, is told on the way. No usual round takes so long. */
 const TELL_EVERY_MS = 20_000;
+/** For sums over all accounts: books in which nothing was carried for hours are checked as well. */
+const SUMS_S = 60;
 /** Asks whether the full check is due; one of all replicas does it. */
 const FULL_EVERY_MS = 300_000;
 /** Rows read at a time: at most some milliseconds between two chances of a caller's batch. */
@@ -56,7 +58,7 @@ export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
     tellLags(await readLags(pool));
     broken = await readFindings(pool);
     await tell(pool, broken);
-    const floats = await readShortFloats(pool);
+    const floats = await patiently(pool, SUMS_S, readShortFloats);
     tellFloats(floats);
     alarm(log, short, floats);
     short = floats;
@@ -115,7 +117,7 @@ export async function checkNew(
     found.push(...fresh);
     await onChunk?.(fresh);
   };
-  await keep({ problems: await readBrokenSums(pool) });
+  await keep({ problems: await patiently(pool, SUMS_S, readBrokenSums) });
   for (const lane of await readLanes(pool)) {
     while (signal?.aborted !== true) {
       const begun = performance.now();
@@ -131,7 +133,7 @@ async function checkLane(pool: Pool, { lane_id, sequence }: LaneRow, keep: Keep)
   const mark = (await readMarks(pool, "monitor")).get(lane_id) ?? null;
   if (sequence <= (mark?.sequence ?? 0n)) return true;
   const report: Report = { problems: [], first_bad_batch: null };
-  const reading = await snapshot(pool, async (tx) => {
+  const reading = await patiently(pool, SUMS_S, async (tx) => {
     const lane = await readLane(tx, lane_id);
     await preferIndexes(tx);
     const reading = await startLane(tx, lane, mark, report);
@@ -202,7 +204,8 @@ function alarm(log: Log, before: readonly ShortFloat[], now: readonly ShortFloat
 async function tell(pool: Pool, broken: readonly Finding[]): Promise<void> {
   const names = new Set(broken.map(({ invariant }) => invariant));
   const invariants = new Map<Invariant, boolean>(INVARIANTS.map((invariant) => [invariant, !names.has(invariant)]));
-  const clearing = await readClearing(pool, { asset_id: null, book: null }, MOST_CLEARING);
+  const every = { asset_id: null, book: null };
+  const clearing = await patiently(pool, SUMS_S, (tx) => readClearing(tx, every, MOST_CLEARING));
   tellBooks(invariants, clearing, await readLastSound(pool));
 }
 
