@@ -30,6 +30,9 @@ const DRAIN_DELAY_MS = 3_000;
 const LOOK_MS = 100;
 const DRAINS = 3;
 const CLIENTS = 8;
+/** Those that speak to NATS: where a cluster turned traffic away from all of them, nothing would be served. */
+const ROOMS = ["accounts", "rails", "collections", "payouts", "webhooks"];
+const AWAY = "ready\nNATS is away: events wait in the outbox\n";
 /** The most that the setting allows: the load here is not what is limited. */
 const RATE_LIMIT = 900;
 /** Longer than any run, so that none of a burst's calls passes because another has grown old. */
@@ -170,6 +173,14 @@ test("PostgreSQL away: 503 with Retry-After and no other fault, the pages are se
   assert.deepEqual([JSON.parse(stdout).ok, JSON.parse(stdout).problems], [true, []]);
 });
 
+/** What a room tells a cluster that asks whether to send it traffic. */
+async function readiness(room: string): Promise<[status: number, text: string]> {
+  const log = readFileSync(logFile(data, room), "utf8");
+  const [, port] = /"metrics":(\d+)\},"msg":"ready"/.exec(log) ?? assert.fail(`${room} has not said its ports`);
+  const answer = await fetch(`http://127.0.0.1:${port}/readyz`);
+  return [answer.status, await answer.text()];
+}
+
 test("nats-server away: reads and writes are served, events wait in the outbox and leave when it is back", async (t) => {
   const at = await subscriber();
   const { recovered_ms } = await payCalmly(at);
@@ -184,6 +195,8 @@ test("nats-server away: reads and writes are served, events wait in the outbox a
     assert.equal((await within(at.get(`/v1/payments/${made.body.id}`))).status, 200);
     await sleep(500);
   }
+  for (const room of ROOMS)
+    assert.deepEqual(await readiness(room), [200, AWAY], `${room} serves, and says what is away`);
   assert.equal(receiver.about(ids[0] ?? "").length, 0, "no event can have left");
   nats = await launchNats(port);
   const back = performance.now();

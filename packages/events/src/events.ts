@@ -36,8 +36,8 @@ export type Events = {
    * (the connection was lost): forget everything. While NATS is away nothing is heard, so a cache needs an age limit too.
    */
   onChange(subjects: readonly string[], hear: (change: Change | null) => void): () => void;
-  /** For `/readyz`. */
-  probe(): Promise<string | null>;
+  /** For `/readyz`: told, and no reason to turn traffic away, because everything is served without NATS. */
+  notices(): readonly string[];
   close(): Promise<void>;
 };
 
@@ -95,7 +95,7 @@ export async function openEvents({ nats_url, room, log, replicas }: EventsOption
         for (const subscription of subscriptions) subscription.unsubscribe();
       };
     },
-    probe: async () => (state.connected ? null : "NATS is away"),
+    notices: () => (state.connected ? [] : ["NATS is away: events wait in the outbox"]),
     close: () => nc.close(),
   };
 }

@@ -67,13 +67,13 @@ test("process: it says when it is ready, tells its health and numbers, and drain
 test("process: a probe that is not well, fails or hangs makes it not ready, by name", async () => {
   const child = start(`
     running.atReady("well", async () => null);
-    running.atReady("events", async () => "NATS is away");
+    running.atReady("disk", async () => "is full");
     running.atReady("database", async () => { throw new Error("secret detail"); });
     return { ports: { rpc: 7 } };`);
   const { ports } = await ready(child);
   const answer = await fetch(`http://127.0.0.1:${ports.metrics}/readyz`);
   assert.equal(answer.status, 503);
-  assert.equal(await answer.text(), "events: NATS is away\ndatabase: failed\n");
+  assert.equal(await answer.text(), "disk: is full\ndatabase: failed\n");
   const gone = exited(child);
   child.disconnect();
   assert.equal(await gone, 0, "it leaves when its supervisor is gone");

@@ -20,7 +20,7 @@ import { sweepPatiently } from "./sweep.ts";
 /** What it finishes is rare and mostly woken for: a sign-up, a new place, a close that lost its process. */
 const SWEEP_EVERY_MS = 1_000;
 
-await runService("accounts", async ({ settings, log, atDrain, atReady }) => {
+await runService("accounts", async ({ settings, log, atDrain, atReady, atNotice }) => {
   const url = settings.CAURI_ACCOUNTS_DATABASE_URL;
   const pool = openPool({ url, name: "accounts", max: settings.CAURI_DATABASE_POOL, log });
   watchPool("accounts", pool);
@@ -32,6 +32,7 @@ await runService("accounts", async ({ settings, log, atDrain, atReady }) => {
 
   const events = await openEvents({ nats_url: settings.NATS_URL, room: "accounts", log });
   atDrain("nats", () => events.close());
+  atNotice(events.notices);
   const relay = startRelay({ events, pool, log });
   atDrain("relay", () => relay.stop());
   // This room moves the clocks and has nothing due by them: a drain only lets the account's events leave.

@@ -29,7 +29,7 @@ import { refundService } from "./refund-service.ts";
 import { paymentService } from "./service.ts";
 import { sweep } from "./sweep.ts";
 
-await runService("collections", async ({ settings, log, atDrain, atReady }) => {
+await runService("collections", async ({ settings, log, atDrain, atReady, atNotice }) => {
   const pool = openPool({
     url: settings.CAURI_COLLECTIONS_DATABASE_URL,
     name: "collections",
@@ -44,7 +44,7 @@ await runService("collections", async ({ settings, log, atDrain, atReady }) => {
   atDrain("clocks", () => clocks.close());
   const events = await openEvents({ nats_url: settings.NATS_URL, room: "collections", log });
   atDrain("events", () => events.close());
-  atReady("events", events.probe);
+  atNotice(events.notices);
 
   const token = settings.CAURI_RPC_TOKEN;
   const accounts = connectClient(ReferenceServiceClient, { address: settings.CAURI_ACCOUNTS_ADDRESS, token });

@@ -28,7 +28,7 @@ import { sweep } from "./sweep.ts";
 import { openSettlements } from "./withdrawal-create.ts";
 import { openWithdrawalLedger } from "./withdrawal-ledger.ts";
 
-await runService("payouts", async ({ settings, log, atDrain, atReady }) => {
+await runService("payouts", async ({ settings, log, atDrain, atReady, atNotice }) => {
   const url = settings.CAURI_PAYOUTS_DATABASE_URL;
   const pool = openPool({ url, name: "payouts", max: settings.CAURI_DATABASE_POOL, by_index: true, log });
   atDrain("pool", () => pool.end());
@@ -38,7 +38,7 @@ await runService("payouts", async ({ settings, log, atDrain, atReady }) => {
   atDrain("clocks", () => clocks.close());
   const events = await openEvents({ nats_url: settings.NATS_URL, room: "payouts", log });
   atDrain("events", () => events.close());
-  atReady("events", events.probe);
+  atNotice(events.notices);
 
   const token = settings.CAURI_RPC_TOKEN;
   const accounts = connectClient(ReferenceServiceClient, { address: settings.CAURI_ACCOUNTS_ADDRESS, token });

@@ -18,7 +18,7 @@ import { openHealth } from "./routing.ts";
 import { type Room, railsService } from "./service.ts";
 import { openSimulator } from "./simulator/simulator.ts";
 
-await runService("rails", async ({ settings, log, atDrain, atReady }) => {
+await runService("rails", async ({ settings, log, atDrain, atReady, atNotice }) => {
   const url = settings.CAURI_RAILS_DATABASE_URL;
   const pool = openPool({ url, name: "rails", max: settings.CAURI_DATABASE_POOL, by_index: true, log });
   atDrain("database", () => pool.end());
@@ -28,7 +28,7 @@ await runService("rails", async ({ settings, log, atDrain, atReady }) => {
   atDrain("clocks", () => clocks.close());
   const events = await openEvents({ nats_url: settings.NATS_URL, room: "rails", log });
   atDrain("events", () => events.close());
-  atReady("events", events.probe);
+  atNotice(events.notices);
   const relay = startRelay({ events, pool, log });
   atDrain("relay", () => relay.stop());
   const consumer = followClocks({ events, pool, log });

@@ -25,7 +25,7 @@ import { webhookService } from "./service.ts";
 /** One claims, one writes results, one writes deliveries; the fourth is for a drain. */
 const PUMP_CONNECTIONS = 4;
 
-await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
+await runService("webhooks", async ({ settings, log, atDrain, atReady, atNotice }) => {
   const { CAURI_WEBHOOKS_DATABASE_URL: url, CAURI_DATABASE_POOL: max, CAURI_WEBHOOK_CA: ca } = settings;
   const pool = openPool({ url, name: "webhooks", max, by_index: true, log });
   atDrain("pool", () => pool.end());
@@ -97,6 +97,6 @@ await runService("webhooks", async ({ settings, log, atDrain, atReady }) => {
   });
   atDrain("rpc", () => server.drain());
   atReady("database", () => pool.query("select 1").then(() => null));
-  atReady("events", () => events.probe());
+  atNotice(events.notices);
   return { ports: { rpc: server.port } };
 });
