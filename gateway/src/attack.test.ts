@@ -68,7 +68,7 @@ test("attack: 10,000 headers, and one of 64 KiB, are 431 with an envelope, and t
   assert.equal((await door.call("POST", "/v1/payments", BODY)).status, 201, "the next client is served");
 });
 
-test("attack: what is no HTTP, HTTP/1.1 without Host, two lengths, a length beside chunks are 400", async (t) => {
+test("attack: what is no HTTP, a tunnel, HTTP/1.1 without Host, two lengths, a length beside chunks are 400", async (t) => {
   const { door, key } = await payments(t);
   const authorized = `Authorization: Bearer ${key}\r\n`;
   const requests = [
@@ -79,6 +79,7 @@ test("attack: what is no HTTP, HTTP/1.1 without Host, two lengths, a length besi
     `POST /v1/payments HTTP/1.1\r\nHost: x\r\n${authorized}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`,
     `POST /v1/payments HTTP/1.1\r\nHost: x\r\n${authorized}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
     `POST /v1/payments HTTP/1.1\r\nHost: x\r\n${authorized}Transfer-Encoding: chunked\r\n\r\nzz\r\n`,
+    `CONNECT elsewhere.example:443 HTTP/1.1\r\nHost: x\r\n${authorized}\r\n`,
     `GET /v1/pay\0ments HTTP/1.1\r\nHost: x\r\n${authorized}\r\n`,
     `GET /v1/payments HTTP/1.1\r\nHost: x\r\nX-Bad\0: 1\r\n${authorized}\r\n`,
   ];

@@ -11,6 +11,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { type Authenticate, authorize, type Credentials } from "./admit.ts";
 import type { KeyHolder } from "./keys.ts";
 import { leaveUnread } from "./listen.ts";
+import { refuseLine } from "./no-http.ts";
 import { Places } from "./places.ts";
 import type { Verdict } from "./rate-limit.ts";
 import {
@@ -102,14 +103,7 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
     return503OnClosing: false,
     forceCloseConnections: "idle",
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: () => ({}) },
-    clientErrorHandler: (error, socket) => {
-      if (!socket.writable) return;
-      const [code, text] = CLIENT_ERRORS[error.code] ?? [400, "Bad Request"];
-      const body = JSON.stringify({ error: { code: "invalid_request", message: text.toLowerCase() } });
-      socket.end(
-        `HTTP/1.1 ${code} ${text}\r\nX-Request-Id: ${requestId(undefined)}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
-      );
-    },
+    clientErrorHandler: (error, socket) => refuseLine(socket, error.code),
   });
   app.decorateRequest("holder", null);
   app.decorateRequest("refused", null);
@@ -125,10 +119,16 @@ export function createEdge({ door, log, trusted_proxies }: EdgeOptions): Fastify
   });
   // An expectation that nobody here knows is ignored, which HTTP leaves to the server; Node would say a bare 417.
   app.server.on("checkExpectation", (request, response) => app.routing(request, response));
+  // There are no tunnels here; Node would close the line without a word.
+  app.server.on("connect", (_request, socket) => refuseLine(socket));
   app.setNotFoundHandler(() => {
     throw new RefusedEarly(edgeRefusal("not_found", "there is nothing at this path"));
   });
-  app.setErrorHandler((error, request, reply) => refuse(request, reply, refusalOfError(error, request, log)));
+  app.setErrorHandler((error, request, reply) => {
+    // What was refused while it came may still be coming.
+    if (error instanceof RefusedEarly) leaveUnread(request, reply);
+    return refuse(request, reply, refusalOfError(error, request, log));
+  });
   app.addHook("onResponse", (request, reply, done) => {
     const route = request.routeOptions.url ?? "unknown";
     const { statusCode: code, elapsedTime: ms } = reply;
@@ -206,11 +206,6 @@ function refuseHostless(reply: FastifyReply): FastifyReply {
   return reply.code(400).header("Connection", "close").type("application/json; charset=utf-8").send(body);
 }
 
-const CLIENT_ERRORS: { readonly [code: string]: readonly [number, string] } = {
-  HPE_HEADER_OVERFLOW: [431, "Request Header Fields Too Large"],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, "Request Timeout"],
-};
-
 export type GuardOptions = {
   readonly authenticate: Authenticate;
   /** Value of RateLimit-Policy: `"default";q=300;w=60`. */
@@ -282,7 +277,6 @@ export function sendRefusal(request: FastifyRequest, reply: FastifyReply, refusa
   request.refused = code;
   const retry_after_s = retryAfterOf(refusal);
   if (retry_after_s !== undefined) reply.header("Retry-After", retry_after_s);
-  if (http === 413) leaveUnread(request, reply);
   return reply
     .code(http)
     .type("application/json; charset=utf-8")

@@ -1,9 +1,10 @@
 // Opening the ports, with a sentence instead of a stack where one is taken.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { createServer, type Http2ServerResponse, type ServerHttp2Session } from "node:http2";
+import { createServer, type Http2ServerRequest, type Http2ServerResponse, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { isRoutable, refuseStream } from "./no-http.ts";
 
 /** One gRPC connection carries many calls; both bounds keep a single client from taking the process's memory. */
 const SESSION_MEMORY_MB = 16;
@@ -48,9 +49,14 @@ export type H2cListener = { readonly port: number; close(): Promise<void> };
 export async function listenH2c(app: FastifyInstance, host: string, port: number): Promise<H2cListener> {
   const sessions = new Set<ServerHttp2Session>();
   const server = createServer({ maxSessionMemory: SESSION_MEMORY_MB, settings: { maxConcurrentStreams: MAX_STREAMS } });
-  server.on("request", (request, response) => {
-    app.routing(request as unknown as IncomingMessage, response as unknown as ServerResponse);
-  });
+  const serve = (request: Http2ServerRequest, response: Http2ServerResponse) => {
+    if (!isRoutable(request)) return refuseStream(response);
+    return app.routing(request as unknown as IncomingMessage, response as unknown as ServerResponse);
+  };
+  server.on("request", serve);
+  // Node would answer an expectation that it does not know, and a tunnel, without an envelope.
+  server.on("checkExpectation", serve);
+  server.on("connect", serve);
   server.on("session", (session) => {
     sessions.add(session);
     session.on("close", () => sessions.delete(session));

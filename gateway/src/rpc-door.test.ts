@@ -232,6 +232,25 @@ test("rpc: what a protocol cannot read or take is a refusal of ours too", async 
   }
 });
 
+test("rpc: a number, a time and a word that no JSON form of ours can hold are refused by their field", async (t) => {
+  const unreached = async () => assert.fail("it was reached");
+  const door = await openDoor(t, { payments: { createPayment: unreached, listPayments: unreached } });
+  const headers = { "x-api-key": door.key() };
+  for (const [name, transport] of Object.entries(transports(door))) {
+    const client = createClient(PaymentService, transport);
+    for (const [call, field] of [
+      [client.createPayment({ ...BODY, amountMinor: 2n ** 53n }, { headers }), "amount_minor"],
+      [client.createPayment({ ...BODY, amountMinor: -(2n ** 63n) }, { headers }), "amount_minor"],
+      [client.listPayments({ page: 2n ** 62n }, { headers }), "page"],
+      [client.listPayments({ createdFrom: { seconds: 2n ** 60n, nanos: 0 } }, { headers }), "created_from"],
+      [client.listPayments({ status: 99 as PaymentStatus }, { headers }), "status"],
+    ] as const) {
+      const detail = detailOf(await failure(call));
+      assert.deepEqual([detail.code, detail.field], ["invalid_request", field], name);
+    }
+  }
+});
+
 test("rpc: a client's own deadline ends its waiting and nothing else; one of weeks is none", async (t) => {
   let [begun, ended] = [0, 0];
   const door = await openDoor(t, {

@@ -8,7 +8,6 @@ import { encodeEnvelope } from "@connectrpc/connect/protocol";
 import { codeToHttpStatus, endStreamFlag, endStreamToJson, errorToJson } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { leaveUnread } from "./listen.ts";
 import { type EdgeRefusal, retryAfterOf, sentenceOf } from "./reasons.ts";
 
 const PREFIX = "REASON_";
@@ -41,7 +40,6 @@ export function isRpcPath(url: string): boolean {
 export function sendRpcRefusal(request: FastifyRequest, reply: FastifyReply, refusal: EdgeRefusal): FastifyReply {
   request.refused = meaningOf(refusal.refused).code;
   const error = connectError(refusal, request.id);
-  if (refusal.refused === "payload_too_large") leaveUnread(request, reply);
   const type = request.headers["content-type"] ?? "";
   if (type.startsWith("application/grpc")) {
     // "Trailers-only": a call that failed before its first message tells its status in the head.

@@ -4,6 +4,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { SetFeeRequestSchema } from "@cauri/proto/es/cauri/accounts/v1/reference_pb";
 import {
   CreatePaymentRequestSchema,
+  ListPaymentsRequestSchema,
   PaymentSchema,
   PaymentStatus,
 } from "@cauri/proto/es/cauri/collections/v1/payments_pb";
@@ -53,6 +54,21 @@ test("json form: as sent, absent fields are left out and internal ones are not t
   });
 });
 
+test("json form: as sent, what no JSON form can hold is written for its schema to refuse, and never thrown", () => {
+  const beyond = (amountMinor: bigint) =>
+    toSentForm(CreatePaymentRequestSchema, create(CreatePaymentRequestSchema, { amountMinor }))["amount_minor"];
+  assert.equal(beyond(2n ** 53n), 2 ** 53);
+  assert.equal(beyond(-(2n ** 63n)), -(2 ** 63));
+  const listed = (seconds: bigint) =>
+    toSentForm(ListPaymentsRequestSchema, create(ListPaymentsRequestSchema, { createdFrom: { seconds, nanos: 0 } }));
+  for (const seconds of [2n ** 60n, -(2n ** 60n), 253_402_300_800n]) {
+    assert.equal(parseTimestamp(String(listed(seconds)["created_from"])), null, `${seconds}`);
+  }
+  assert.deepEqual(listed(253_402_300_799n), { created_from: "9999-12-31T23:59:59.000Z" });
+  const unheard = create(ListPaymentsRequestSchema, { status: 99 as PaymentStatus });
+  assert.deepEqual(toSentForm(ListPaymentsRequestSchema, unheard), { status: "99" });
+});
+
 test("json form: what was read is written back, whatever was sent", () => {
   const text = fc.string({ minLength: 1, unit: "grapheme" });
   const sent = fc.record(
@@ -78,13 +94,17 @@ test("json form: what was read is written back, whatever was sent", () => {
   );
 });
 
-test("json form: RFC 3339 times are read with their offset, dates that do not exist are not", () => {
+test("json form: RFC 3339 times are read with their offset, times and years that do not exist are not", () => {
   assert.deepEqual(parseTimestamp("2026-11-20T19:53:00.5+01:00"), { seconds: 1_795_200_780n, nanos: 500_000_000 });
   assert.deepEqual(parseTimestamp("2024-02-29t00:00:00z"), { seconds: 1_709_164_800n, nanos: 0 });
   for (const wrong of [
     "2026-02-29T00:00:00Z",
     "2026-11-20",
     "2026-11-20T24:00:01Z",
+    "2026-11-20T24:00:00Z",
+    "0000-12-31T23:59:59Z",
+    "0001-01-01T00:00:00+00:01",
+    "9999-12-31T23:59:59-00:01",
     "2026-11-20T18:53:00",
     "now",
     "",

@@ -26,7 +26,10 @@ type ReadValue = (value: Json) => unknown;
 const TIMESTAMP = "google.protobuf.Timestamp";
 const FIELD_MASK = "google.protobuf.FieldMask";
 
-const RFC3339 = /^(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d{2}:\d{2})$/;
+const RFC3339 = /^(\d{4}-\d{2}-\d{2})[Tt]((?:[01]\d|2[0-3]):\d{2}:\d{2})(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d{2}:\d{2})$/;
+
+const YEAR_1_MS = Date.parse("0001-01-01T00:00:00Z");
+const YEAR_10000_MS = Date.parse("+010000-01-01T00:00:00Z");
 
 /** The `field` option, or undefined where the proto says nothing. */
 export function optionOf(field: DescField): Field | undefined {
@@ -90,7 +93,7 @@ export function parseTimestamp(text: string): { seconds: bigint; nanos: number }
   const midnight = Date.parse(`${date}T00:00:00Z`);
   const whole_ms = Date.parse(`${date}T${time}${zone.toUpperCase()}`);
   // Date.parse rolls 30 February over into March; a date that does not come back as written does not exist.
-  if (Number.isNaN(whole_ms) || Number.isNaN(midnight) || new Date(midnight).toISOString().slice(0, 10) !== date) {
+  if (!isInCalendar(whole_ms) || Number.isNaN(midnight) || new Date(midnight).toISOString().slice(0, 10) !== date) {
     return null;
   }
   return { seconds: BigInt(whole_ms / 1000), nanos: Number(fraction.padEnd(9, "0")) };
@@ -103,7 +106,7 @@ const readers = new WeakMap<DescMessage, ReadValue>();
 function writerOf(desc: DescMessage, style: Style): WriteValue {
   const known = writers[style].get(desc);
   if (known !== undefined) return known;
-  if (isTimestamp(desc)) return writeTimestamp;
+  if (isTimestamp(desc)) return style === "sent" ? sentTimestamp : writeTimestamp;
   if (isFieldMask(desc)) return (value) => (value as { paths: string[] }).paths.join(",");
   const only = unwrapped(desc);
   const steps: ((from: Plain, to: JsonObject) => void)[] = [];
@@ -180,10 +183,14 @@ function valueWriter(field: DescField, style: Style): WriteValue {
   }
   if (field.enum !== undefined) {
     const words = new Map(field.enum.values.map((value) => [value.number, value.localName.toLowerCase()]));
-    return (value) => (value === 0 ? null : (words.get(value as number) ?? null));
+    // A number that is no word of ours was sent all the same: it is for the schema to refuse.
+    const unknown = style === "sent" ? String : () => null;
+    return (value) => (value === 0 ? null : (words.get(value as number) ?? unknown(value)));
   }
   if (field.scalar === ScalarType.BYTES) return (value) => Buffer.from(value as Uint8Array).toString("base64");
-  return (value) => (typeof value === "bigint" ? safeNumber(value, field) : (value as Json));
+  // Likewise beyond 2^53: rounded it is still too large, or too small.
+  const number = style === "sent" ? Number : (value: bigint) => safeNumber(value, field);
+  return (value) => (typeof value === "bigint" ? number(value) : (value as Json));
 }
 
 /** Amounts never exceed 2^53-1 anywhere in the house, so a larger one is a defect, not something to be rounded. */
@@ -196,6 +203,17 @@ function safeNumber(value: bigint, field: DescField): number {
 function writeTimestamp(value: unknown): string {
   const { seconds, nanos } = value as { seconds: bigint; nanos: number };
   return new Date(Number(seconds) * 1000 + Math.floor(nanos / 1_000_000)).toISOString();
+}
+
+/** Of an instant that no calendar has, its seconds: no form of a time, so that the schema refuses it. */
+function sentTimestamp(value: unknown): string {
+  const { seconds } = value as { seconds: bigint };
+  return isInCalendar(Number(seconds) * 1000) ? writeTimestamp(value) : String(seconds);
+}
+
+/** From the year 1 to 9999, as protobuf's own times and RFC 3339 with four digits have it. */
+function isInCalendar(at_ms: number): boolean {
+  return at_ms >= YEAR_1_MS && at_ms < YEAR_10000_MS;
 }
 
 function readerOf(desc: DescMessage): ReadValue {
