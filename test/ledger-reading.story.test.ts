@@ -45,6 +45,7 @@ test("ledger: the trial balance balances, clearing accounts are empty, wrong usa
   assert.equal((await cauri(["ledger", "trial-balance"])).code, 0);
   assert.ok(Array.isArray((await json("ledger", "clearing")).data));
   assert.deepEqual((await json("ledger", "archives")).data, []);
+  assert.equal((await cauri(["ledger", "trial-balance", "--asset", "ast_typo"])).code, 1);
   const unknown = await cauri(["ledger", "account", "cash", "--asset", "ast_xof", "--json"]);
   assert.deepEqual([unknown.code, JSON.parse(unknown.stdout).error.code], [1, "invalid_request"]);
   assert.equal((await cauri(["ledger", "account", "fees", "--asset", "ast_xof", "--at", "yesterday"])).code, 2);

@@ -36,7 +36,7 @@ import {
 } from "./past-store.ts";
 import { statementLines } from "./statement.ts";
 import { readTransfer } from "./transfer-store.ts";
-import { patiently, readClearing, readTrialBalance } from "./trial-store.ts";
+import { type LaneFilter, patiently, readClearing, readLanes, readTrialBalance } from "./trial-store.ts";
 
 const ENTRIES = { usual: 50, most: 500 };
 const LINES = { usual: 200, most: 1_000 };
@@ -102,8 +102,7 @@ export function booksService({ pool }: { pool: Pool }): Service {
       if (isRefusal(filter)) return filter;
       const lanes = await patiently(pool, TRIAL_S, async (tx) => {
         const gone = when === null ? null : checkArchived(when, await readArchivedBefore(tx));
-        if (gone !== null) return gone;
-        return await readTrialBalance(tx, filter, when);
+        return gone ?? (await checkOpen(tx, filter)) ?? (await readTrialBalance(tx, filter, when));
       });
       if (isRefusal(lanes)) return lanes;
       const data = lanes.map(writeTrialLane);
@@ -115,7 +114,12 @@ export function booksService({ pool }: { pool: Pool }): Service {
       if (typeof limit !== "number") return limit;
       const filter = readLaneFilter(request);
       if (isRefusal(filter)) return filter;
-      const rows = await patiently(pool, CLEARING_S, (tx) => readClearing(tx, filter, limit + 1));
+      const rows = await patiently(
+        pool,
+        CLEARING_S,
+        async (tx) => (await checkOpen(tx, filter)) ?? (await readClearing(tx, filter, limit + 1)),
+      );
+      if (isRefusal(rows)) return rows;
       return { data: rows.slice(0, limit).map(writeClearing), hasMore: rows.length > limit };
     },
     listArchives: async () => ({ data: (await readArchives(pool)).map(writeArchive) }),
@@ -156,6 +160,12 @@ async function statementOf(
     closing: writeBalances(account.normal_side, closing),
     nextCursor: has_more ? cursorAt(list, page, last) : undefined,
   };
+}
+
+/** Of a mistyped asset everything would be in balance. */
+async function checkOpen(tx: Queryable, filter: LaneFilter): Promise<Refusal | null> {
+  if (filter.asset_id === null || (await readLanes(tx, filter)).length > 0) return null;
+  return refuse("not_found", "no account is open in this asset and book", { field: "asset_id" });
 }
 
 function cursorAt(list: readonly unknown[], page: readonly Movement[], after: Movement["after"] | undefined) {

@@ -202,6 +202,9 @@ test("refusals: each names its field", async () => {
     ["transfer_id", books.getTransfer({ transferId: "abc" })],
     ["transfer_id", books.getTransfer({ transferId: idOf("never") })],
     ["asset_id", books.getTrialBalance({ assetId: "a b", book: Book.UNSPECIFIED, ...now })],
+    ["asset_id", books.getTrialBalance({ assetId: "ast_none", book: Book.UNSPECIFIED, ...now })],
+    ["asset_id", books.getTrialBalance({ assetId: "ast_xof", book: Book.TEST, ...now })],
+    ["asset_id", books.listClearing({ assetId: "ast_none", book: Book.UNSPECIFIED, limit: undefined })],
     ["limit", books.listClearing({ assetId: undefined, book: Book.UNSPECIFIED, limit: 201 })],
   ];
   for (const [index, [field, asked]] of refusals.entries()) {

@@ -81,7 +81,7 @@ export async function readClearing(tx: Queryable, filter: LaneFilter, limit: num
   return rows;
 }
 
-async function readLanes(tx: Queryable, { asset_id, book }: LaneFilter) {
+export async function readLanes(tx: Queryable, { asset_id, book }: LaneFilter) {
   const { rows } = await tx.query<{ lane_id: number; asset_id: string; book: Book }>(
     `select lane_id, asset_id, book from lanes
      where ($1::text is null or asset_id = $1) and ($2::book is null or book = $2) order by asset_id collate "C", book`,
