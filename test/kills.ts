@@ -16,9 +16,14 @@ export async function startedAgain(name: string, was: number): Promise<void> {
   await eventually(`${name} is started again`, now, (pid) => pid !== undefined && pid !== was);
 }
 
-/** The house takes requests, which one of its rooms may have kept from it. */
+/** The gateway takes requests and has reached every room again. */
 export async function readyAgain(base_url = handles().base_url): Promise<void> {
-  await eventually("the house is ready", () => isReady(base_url), Boolean);
+  const ask = () =>
+    fetch(`${base_url}/readyz`).then(
+      (answer) => answer.text(),
+      (error: unknown) => String(error),
+    );
+  await eventually("the house is ready", ask, (text) => text === '{"status":"ready"}');
 }
 
 /** Whether a gateway would be given requests. */

@@ -5,7 +5,7 @@ import type { Log } from "@cauri/rpc/log";
 import type { FastifyInstance } from "fastify";
 import { bearerOf, sameToken } from "./admit.ts";
 import { createEdge, refuseMissing } from "./edge.ts";
-import { mountHealth, mountMetrics } from "./health.ts";
+import { type Health, mountHealth, mountMetrics } from "./health.ts";
 import type { Invoke } from "./invoke.ts";
 import { edgeRefusal } from "./reasons.ts";
 import type { Route } from "./routes.ts";
@@ -17,7 +17,7 @@ export type AdminDoor = {
   readonly routes: readonly Route[];
   readonly invoke: Invoke;
   readonly operator_token: string;
-  readonly readiness: () => Promise<string[]>;
+  readonly health: Health;
   readonly log: Log;
 };
 
@@ -33,7 +33,7 @@ export async function createAdminDoor(door: AdminDoor): Promise<FastifyInstance>
   });
   refuseMissing(app);
   mountRpcs(app, routes, createValidator().compile, { invoke: door.invoke, streams: null });
-  mountHealth(app, door.readiness);
+  mountHealth(app, door.health);
   mountMetrics(app);
   await app.ready();
   return app;

@@ -15,6 +15,7 @@ import { openApiDocument } from "./openapi.ts";
 import { createPublicDoor } from "./public-door.ts";
 import { createLimiter, createLocalLimiter, HOLD_MS, limiterNews } from "./rate-limit.ts";
 import { admitInStore } from "./rate-store.ts";
+import { watchReach } from "./reach.ts";
 import { readRoutes } from "./routes.ts";
 import { createStreams } from "./streams.ts";
 import { connectUpstreams, roomAddresses } from "./upstream.ts";
@@ -22,12 +23,12 @@ import { connectUpstreams, roomAddresses } from "./upstream.ts";
 /** A change of a key or an account takes effect in every replica at once; the key cache's age limit stands behind it. */
 const KEY_NEWS = ["cauri.accounts.key.changed", "cauri.accounts.account.changed"];
 
-await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness }) => {
+await runProcess("gateway", async ({ settings, log, atDrain, atReady, atNotice, ...health }) => {
   const registry = loadImage();
   const routes = readRoutes(registry);
   const upstreams = connectUpstreams(roomAddresses(routes, settings), settings.CAURI_RPC_TOKEN);
   atDrain("channels", () => upstreams.close());
-  for (const room of upstreams.rooms) atReady(room, () => upstreams.probe(room));
+  watchReach(upstreams, { atReady, atNotice });
 
   const pool = openPool({
     url: settings.CAURI_GATEWAY_DATABASE_URL,
@@ -67,7 +68,7 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
     authenticate: createAuthenticate({ keys, limiter, unknown }),
     policy: `"default";q=${rule.limit};w=${settings.CAURI_RATE_WINDOW_S}`,
     document: openApiDocument(registry),
-    readiness,
+    health,
     trusted_proxies: settings.CAURI_TRUSTED_PROXIES.split(",")
       .map((network) => network.trim())
       .filter(Boolean),
@@ -79,7 +80,7 @@ await runProcess("gateway", async ({ settings, log, atDrain, atReady, readiness 
     routes,
     invoke: invokeForOperator,
     operator_token: settings.CAURI_OPERATOR_TOKEN,
-    readiness,
+    health,
     log,
   });
   const ports = {

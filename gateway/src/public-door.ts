@@ -6,7 +6,7 @@ import type { Authenticate } from "./admit.ts";
 import { mountCallbacks } from "./callbacks.ts";
 import { mountDocs } from "./docs.ts";
 import { createEdge, guard } from "./edge.ts";
-import { mountHealth } from "./health.ts";
+import { type Health, mountHealth } from "./health.ts";
 import type { Invoke } from "./invoke.ts";
 import { mountRest } from "./rest.ts";
 import type { Route } from "./routes.ts";
@@ -26,7 +26,7 @@ export type PublicDoor = {
   readonly policy: string;
   /** The OpenAPI document. */
   readonly document: object;
-  readonly readiness: () => Promise<string[]>;
+  readonly health: Health;
   readonly trusted_proxies: readonly string[];
   readonly log: Log;
 };
@@ -42,7 +42,7 @@ export async function createPublicDoor(door: PublicDoor): Promise<FastifyInstanc
   mountDocs(app, door.document);
   mountCallbacks(app, upstreams, log);
   mountSimulatorPage(app, upstreams, log);
-  mountHealth(app, door.readiness);
+  mountHealth(app, door.health);
   await app.ready();
   return app;
 }

@@ -85,6 +85,8 @@ export type TestDoor = {
   call(method: string, path: string, body?: Sent["body"], headers?: Sent["headers"]): Promise<Answered>;
 };
 
+const HEALTHY = { readiness: async () => [], notices: () => [] };
+
 /** Opens both doors on free ports; they close with the test. */
 export async function openDoor(t: { after(fn: () => unknown): void }, doubles: Doubles = {}): Promise<TestDoor> {
   const lines: Record<string, unknown>[] = [];
@@ -115,7 +117,7 @@ export async function openDoor(t: { after(fn: () => unknown): void }, doubles: D
   const limiter: Limiter = { rule, check: async (key_id) => local(key_id), stop: () => {} };
   const unknown = createLocalLimiter({ limit: doubles.unknown_limit ?? 60, window_ms: 60_000, hold_ms: 0 });
   const streams = createStreams({ upstreams, recheck: createRecheck(keys), log });
-  const common = { routes, upstreams, log, invoke: createInvoke(upstreams, log), readiness: async () => [] };
+  const common = { routes, upstreams, log, invoke: createInvoke(upstreams, log), health: HEALTHY };
   const app = await createPublicDoor({
     ...common,
     streams,

@@ -22,8 +22,6 @@ import type { EdgeRefusal } from "./reasons.ts";
 
 /** What every span of a call says, by the semantic conventions of OpenTelemetry. */
 const RPC = { "rpc.system.name": "grpc" };
-/** How long readiness waits for a channel to stand. */
-const READY_MS = 1_000;
 
 export type UpstreamCall = {
   readonly caller?: Partial<Caller>;
@@ -68,8 +66,8 @@ export type Upstreams = {
     signal: AbortSignal,
   ): AsyncIterable<MessageShape<O>>;
   readonly rooms: readonly string[];
-  /** Null when the room's channel stands, else a sentence. */
-  probe(room: string): Promise<string | null>;
+  /** Null when the room's channel stands within that time, else a sentence. */
+  probe(room: string, patience_ms: number): Promise<string | null>;
   close(): void;
 };
 
@@ -85,10 +83,10 @@ export function connectUpstreams(addresses: ReadonlyMap<string, string>, token: 
     call: (method, message, call) => callUnary(roadTo(method), method, message, call),
     stream: (method, message, caller, signal) =>
       callStream(roadTo(method).channel, method, message, writeMetadata(token, caller), signal),
-    probe: (room) =>
+    probe: (room, patience_ms) =>
       new Promise((resolve) => {
         const channel = roads.get(room)?.channel;
-        channel?.waitForReady(Date.now() + READY_MS, (error) => resolve(error ? "cannot be reached" : null));
+        channel?.waitForReady(Date.now() + patience_ms, (error) => resolve(error ? "cannot be reached" : null));
       }),
     close: () => {
       for (const road of roads.values()) road.close();
