@@ -251,6 +251,30 @@ test("rpc: a number, a time and a word that no JSON form of ours can hold are re
   }
 });
 
+test("rpc: in JSON, a word that an enum has not is refused, never dropped with the filter that it was", async (t) => {
+  const seen: unknown[] = [];
+  const door = await openDoor(t, {
+    payments: {
+      listPayments: async ({ status }) => {
+        seen.push(status);
+        return { data: [], page: 1n, perPage: 25, total: 0n, hasMore: false };
+      },
+    },
+  });
+  const path = "/cauri.collections.v1.PaymentService/ListPayments";
+  const headers = { "x-api-key": door.key(), "content-type": "application/json" };
+  const ask = (body: object) => door.send({ method: "POST", path, headers, body });
+  for (const body of [{ status: "success" }, { status: "PAYMENT_STATUS_SETTLED" }]) {
+    const answer = await ask(body);
+    assert.deepEqual([answer.status, answer.headers["cauri-field"]], [400, "status"], answer.text);
+    assert.match(answer.json.message, /^status: must be one of PAYMENT_STATUS_INITIATED, /);
+  }
+  for (const body of [{ status: "PAYMENT_STATUS_SUCCESS" }, { status: 3 }, { status: null }, { unknown: "x" }]) {
+    assert.equal((await ask(body)).status, 200);
+  }
+  assert.deepEqual(seen, [3, 3, undefined, undefined]);
+});
+
 test("rpc: a client's own deadline ends its waiting and nothing else; one of weeks is none", async (t) => {
   let [begun, ended] = [0, 0];
   const door = await openDoor(t, {
