@@ -7,6 +7,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { loadImage } from "./image.ts";
 import { openApiDocument } from "./openapi.ts";
+import { createValidator } from "./validate.ts";
 
 type Node = { readonly [key: string]: unknown };
 type Schema = Node & { readonly properties?: { readonly [name: string]: Schema } };
@@ -78,6 +79,25 @@ test("openapi: every example is what its schema describes", () => {
   });
   assert.deepEqual(problems, []);
   assert.ok(seen > 200, `${seen} examples were found`);
+});
+
+test("openapi: every address that the edge takes is one that the description admits", () => {
+  const ajv = new Ajv2020({ strict: false });
+  addFormats.default(ajv);
+  const told = document.components.schemas["CreatePaymentRequest"]?.properties?.["return_url"] ?? {};
+  const admits = ajv.compile({ ...told, examples: undefined });
+  const edge = createValidator().compile({ type: "string", format: "https_url" });
+  const taken = [
+    "https://example.com/merci-été",
+    'https://example.com/a"b<c>|',
+    "HTTPS://Example.com",
+    "https://exämple.com",
+  ];
+  for (const url of taken) {
+    assert.equal(edge(url), undefined, url);
+    assert.ok(admits(url), url);
+  }
+  assert.ok(!admits("http://example.com"));
 });
 
 test("openapi: every body that is sent or answered shows an example, every success of a read and a creation too", () => {

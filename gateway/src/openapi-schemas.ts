@@ -119,7 +119,11 @@ export function described(field: DescField, schema: Schema): Schema {
 
 /** Our own format names in the words that OpenAPI tools know. */
 export function publicForm(schema: Schema): Schema {
-  if (schema["format"] === "https_url") return { ...schema, format: "uri", pattern: "^[Hh][Tt][Tt][Pp][Ss]://" };
+  if (schema["format"] === "https_url") {
+    // No `uri`: as browsers do, the edge takes characters that RFC 3986 wants encoded.
+    const { format: _, ...rest } = schema;
+    return { ...rest, pattern: "^[Hh][Tt][Tt][Pp][Ss]://" };
+  }
   if (schema["format"] === "base64") {
     const { format: _, ...rest } = schema;
     return { ...rest, contentEncoding: "base64" };
