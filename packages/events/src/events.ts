@@ -8,6 +8,8 @@ import { ensureStream, STREAM } from "./stream.ts";
 
 /** A restarted server is found again this soon; some jitter keeps ten services from knocking at once. */
 const RECONNECT_MS = 100;
+/** A first connection that takes longer is told: a wrong password looks like a server that is away. */
+const SLOW_CONNECT_MS = 2_000;
 /** A server that vanished without a word is noticed within two of these. */
 const PING_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 5_000;
@@ -52,6 +54,9 @@ export type EventsOptions = {
 
 /** Connects, waiting for as long as it takes, and makes the stream. */
 export async function openEvents({ nats_url, room, log, replicas }: EventsOptions): Promise<Events> {
+  const slow = setTimeout(() => {
+    log.warn("NATS cannot be reached, or refuses NATS_URL's credentials: the start waits for it");
+  }, SLOW_CONNECT_MS);
   const nc = await connect({
     ...placeOf(nats_url),
     name: room,
@@ -65,7 +70,7 @@ export async function openEvents({ nats_url, room, log, replicas }: EventsOption
     ignoreAuthErrorAbort: true,
     // Else each request makes an error with its stack beforehand, should it fail: a thirtieth of a busy room's time.
     noAsyncTraces: true,
-  });
+  }).finally(() => clearTimeout(slow));
   const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: REQUEST_TIMEOUT_MS });
   await ensureStream(jsm, replicas);
   const publisher = openPublisher(nc);
