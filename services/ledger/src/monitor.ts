@@ -27,6 +27,8 @@ import { type LaneRow, preferIndexes, readLane, readLanes, summarizePast } from 
 const NEW_EVERY_MS = 10_000;
 /** A round that catches up may take hours: how far behind it is, is told on the way. No usual round takes so long. */
 const TELL_EVERY_MS = 20_000;
+/** A float that is short is looked after within hours; to know it takes another look at all accounts. */
+const FLOATS_EVERY_MS = 60_000;
 /** For sums over all accounts: books in which nothing was carried for hours are checked as well. */
 const SUMS_S = 60;
 /** Asks whether the full check is due; one of all replicas does it. */
@@ -52,13 +54,16 @@ export function startMonitor({ pool, log }: { pool: Pool; log: Log }): Monitor {
   let late: readonly string[] = [];
   let short: readonly ShortFloat[] = [];
   let told_ms = performance.now();
+  let floats_ms = Number.NEGATIVE_INFINITY;
   const stopped = new AbortController();
   const tellAll = async () => {
     told_ms = performance.now();
     tellLags(await readLags(pool));
     broken = await readFindings(pool);
     await tell(pool, broken);
+    if (performance.now() - floats_ms < FLOATS_EVERY_MS) return;
     const floats = await patiently(pool, SUMS_S, readShortFloats);
+    floats_ms = performance.now();
     tellFloats(floats);
     alarm(log, short, floats);
     short = floats;
