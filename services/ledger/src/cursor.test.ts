@@ -13,6 +13,19 @@ test("cursor: comes back as it went, and none is none", () => {
   assert.equal(readCursor(["entries", 7n], undefined), null);
 });
 
+test("cursor: with a time that no calendar has or a place beyond every batch, it is refused as well", () => {
+  const at = ["2026-13-05 10:00:00+00", "2026-02-31 10:00:00+00", "2026-01-05 24:00:00+00", "0000-01-05 10:00:00+00"];
+  const forged = [
+    ...at.map((time) => ({ ...cursor, place: { ...cursor.place, at: time } })),
+    { ...cursor, place: { ...cursor.place, recorded_at: "2026-01-05 10:00:00+99" } },
+    { ...cursor, place: { ...cursor.place, position: 2 ** 31 } },
+  ];
+  for (const one of forged) {
+    const read = readCursor(["entries", 7n], writeCursor(["entries", 7n], one));
+    assert.ok(isRefusal(read) && read.field === "cursor", JSON.stringify(one.place));
+  }
+});
+
 test("cursor: of another list, or made up, it is refused by name", () => {
   const others = [
     writeCursor(["entries", 8n], cursor),

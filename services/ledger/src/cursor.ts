@@ -8,8 +8,11 @@ import type { Place } from "./past-store.ts";
 /** The last row of a page, and the balances after it in the order of its list. */
 export type Cursor = { readonly place: Place; readonly after: Balances };
 
-const TIME = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d(:\d\d)?$/;
+/** As PostgreSQL writes it: day, time, fraction, zone. */
+const TIME = /^((?!0000)\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d{1,6})?[+-](0\d|1[0-5])(:[0-5]\d)?$/;
 const SUM = /^-?\d{1,19}$/;
+/** Of PostgreSQL's integer. */
+const MAX_POSITION = 2 ** 31 - 1;
 
 /** `list` is whatever makes one list differ from another: account, stretch, basis. */
 export function writeCursor(list: readonly unknown[], { place, after }: Cursor): string {
@@ -24,13 +27,12 @@ export function readCursor(list: readonly unknown[], text: string | undefined): 
   const [of, at, recorded_at, position, ...sums] = partsOf(text);
   const fits =
     of === list.map(String).join(" ") &&
-    isText(at, TIME) &&
-    isText(recorded_at, TIME) &&
+    isTime(at) &&
+    isTime(recorded_at) &&
     Number.isInteger(position) &&
+    Math.abs(position as number) <= MAX_POSITION &&
     sums.length === 4;
-  if (!fits || !sums.every((sum) => isText(sum, SUM))) {
-    return foreignCursor();
-  }
+  if (!fits || !sums.every((sum) => typeof sum === "string" && SUM.test(sum))) return foreignCursor();
   const [debits_pending = 0n, debits_posted = 0n, credits_pending = 0n, credits_posted = 0n] = (sums as string[]).map(
     BigInt,
   );
@@ -40,6 +42,9 @@ export function readCursor(list: readonly unknown[], text: string | undefined): 
   };
 }
 
-function isText(value: unknown, pattern: RegExp): boolean {
-  return typeof value === "string" && pattern.test(value);
+/** The database fails at a day that no calendar has, and a forged cursor is a refusal. */
+function isTime(value: unknown): boolean {
+  const [, day, time] = (typeof value === "string" && TIME.exec(value)) || [];
+  const instant = new Date(`${day}T${time}Z`);
+  return !Number.isNaN(instant.getTime()) && instant.toISOString().startsWith(`${day}T${time}`);
 }
