@@ -77,6 +77,12 @@ test("attack, HTTP/2: an expectation that nobody knows is ignored", async (t) =>
   assertEnvelope(await ask(line, { ":path": "/v1/nothing", authorization, expect: "miracles" }), 404, "not_found");
 });
 
+test("attack, HTTP/2: a body that nothing announces is read, and needs its type as by HTTP/1.1", async (t) => {
+  const { line, authorization } = await session(t);
+  const headers = { ":method": "PATCH", ":path": "/v1/webhooks/7", authorization };
+  assertEnvelope(await ask(line, headers, '{"url":"https://example.com"}'), 415, "unsupported_media_type");
+});
+
 test("attack, HTTP/2: a body that never ends is refused in its time, and its stream ends with it", async (t) => {
   const { door, line, authorization } = await session(t);
   const { server } = door.app;

@@ -51,6 +51,10 @@ export async function listenH2c(app: FastifyInstance, host: string, port: number
   const server = createServer({ maxSessionMemory: SESSION_MEMORY_MB, settings: { maxConcurrentStreams: MAX_STREAMS } });
   const serve = (request: Http2ServerRequest, response: Http2ServerResponse) => {
     if (!isRoutable(request)) return refuseStream(response);
+    // Nothing needs to announce a body here, and without type and length Fastify would take it for none.
+    if (!request.stream.endAfterHeaders && request.headers["content-type"] === undefined) {
+      request.headers["transfer-encoding"] = "chunked";
+    }
     return app.routing(request as unknown as IncomingMessage, response as unknown as ServerResponse);
   };
   server.on("request", serve);
