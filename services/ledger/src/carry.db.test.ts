@@ -178,6 +178,27 @@ test("carry: a lane that fails keeps no other from its turn, and lanes in which 
   );
 });
 
+test("balances of a lane: accounts and who moved are joined by hash, also where the planner takes the lane for small", async () => {
+  const plan = await transact(admin, async (tx) => {
+    await tx.query("set local search_path = ledger");
+    const { rows: found } = await tx.query<{ body: string; settings: string[] }>(
+      "select prosrc as body, proconfig as settings from pg_proc where oid = 'balances_of(integer)'::regprocedure",
+    );
+    const [{ body, settings } = assert.fail()] = found;
+    // As in a session of the service, which has no joins but nested loops; then what the function sets for itself.
+    const session = ["enable_hashjoin=off", "enable_mergejoin=off", "enable_material=off"];
+    for (const setting of [...session, ...settings]) {
+      const [name, value] = setting.split("=");
+      await tx.query("select set_config($1, $2, true)", [name, value]);
+    }
+    const { rows: plans } = await tx.query<{ "QUERY PLAN": [{ Plan: { "Node Type": string } }] }>(
+      `explain (format json) ${body.replace(/\blane\b/g, "1")}`,
+    );
+    return plans[0]?.["QUERY PLAN"][0].Plan["Node Type"];
+  });
+  assert.match(plan ?? "", /^Hash/);
+});
+
 test("append: a batch that would overdraw a guarded account is refused by the database itself", async () => {
   const { asset_id, lane_id } = await lane();
   const order = own(asset_id, [post("a", MERCHANT, FEES, 1n)]);
