@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { isDeepStrictEqual } from "node:util";
 import { createGzip } from "node:zlib";
-import { type Pool, type Queryable, snapshot, transact } from "@cauri/store/pool";
+import { type Pool, snapshot, transact } from "@cauri/store/pool";
 import {
   accountLine,
   batchLine,
@@ -30,16 +30,18 @@ import {
 } from "./archive-store.ts";
 import type { BatchContent } from "./verify-batch.ts";
 import { readContents } from "./verify-lane.ts";
-import { type BatchRow, preferIndexes, readBatches, readRefusals, readTransfers } from "./verify-store.ts";
+import { type BatchRow, patiently, preferIndexes, readBatches, readRefusals, readTransfers } from "./verify-store.ts";
 
 const BATCHES_AT_A_TIME = 500;
+/** For reads of all accounts and of whole months, by an operator who waits. */
+const NO_LIMIT_S = 0;
 
 /** What became of it: a refusal changes nothing. */
 export type Told = { readonly done: boolean; readonly sentence: string; readonly file?: string };
 
 /** Writes the month to a file in `dir`, reads it again as `checkFile` does, and remembers its hash and anchors. */
 export async function writeArchive(pool: Pool, month: string, dir: string): Promise<Told> {
-  const state = await patient(pool, (tx) => readMonth(tx, month));
+  const state = await patiently(pool, NO_LIMIT_S, (tx) => readMonth(tx, month));
   if (!state.over) return refused(`${named(month)} is not over for a day yet`);
   if (state.removed) return refused(`${named(month)} was taken away: its file is all there is`);
   if (state.archived === null && state.first_open !== month) {
@@ -53,7 +55,7 @@ export async function writeArchive(pool: Pool, month: string, dir: string): Prom
   const file = join(dir, `cauri-ledger-${named(month)}.jsonl.gz`);
   const part = `${file}.part`;
   try {
-    const lanes = await patient(pool, (tx) => readLaneMonths(tx, month));
+    const lanes = await patiently(pool, NO_LIMIT_S, (tx) => readLaneMonths(tx, month));
     await pipeline(linesOf(pool, month, lanes), createGzip(), createWriteStream(part, { mode: 0o600 }));
     const checked = await checkFile(part);
     const wrong = [...checked.problems.map(({ sentence }) => sentence), ...endsOf(checked, lanes)];
@@ -86,7 +88,7 @@ export async function checkArchive(file: string, pool: Pool | null): Promise<Tol
   if (typeof checked === "string") return refused(checked);
   const wrong = checked.problems.map(({ sentence }) => sentence);
   if (pool !== null) {
-    const { archived } = await patient(pool, (tx) => readMonth(tx, `${checked.month}-01`));
+    const { archived } = await patiently(pool, NO_LIMIT_S, (tx) => readMonth(tx, `${checked.month}-01`));
     if (archived === null) wrong.push(`${checked.month} was never archived from these books`);
     else if (!archived.sha256.equals(checked.sha256)) {
       wrong.push(`it is not the file that was written: that one's SHA-256 is ${archived.sha256.toString("hex")}`);
@@ -116,7 +118,7 @@ function asSentence(error: unknown): string {
 
 /** Takes the month's entries, batches and movements away, after its file has been proved once more. Oldest month first. */
 export async function removeArchived(pool: Pool, month: string, file: string): Promise<Told> {
-  const state = await patient(pool, (tx) => readMonth(tx, month));
+  const state = await patiently(pool, NO_LIMIT_S, (tx) => readMonth(tx, month));
   if (state.archived === null) return refused(`${named(month)} is not archived: write it first`);
   if (state.removed) return refused(`${named(month)} was taken away before`);
   if (state.first_kept !== null && state.first_kept < month) {
@@ -136,7 +138,8 @@ export async function removeArchived(pool: Pool, month: string, file: string): P
 async function* linesOf(pool: Pool, month: string, lanes: readonly LaneMonth[]): AsyncGenerator<string> {
   yield headLine({ month: named(month), lanes: lanes.map(({ last: _, ...lane }) => lane) });
   for (const { lane_id } of lanes) {
-    for (const account of await patient(pool, (tx) => readOpening(tx, lane_id, month))) yield accountLine(account);
+    for (const account of await patiently(pool, NO_LIMIT_S, (tx) => readOpening(tx, lane_id, month)))
+      yield accountLine(account);
   }
   let count = 0;
   for (const lane of lanes) {
@@ -166,14 +169,6 @@ async function stretchOf(pool: Pool, { lane_id, sequence: before, last }: LaneMo
     const holds = await readEarlierHolds(tx, lane_id, BigInt(before), named);
     const lines = [...holds.map(holdLine), ...batches.map((batch) => batchLine(lane_id, batch, contents.of(batch)))];
     return { batches: batches.length, lines };
-  });
-}
-
-/** Reads that may take longer than any request: all accounts, whole months. */
-function patient<T>(pool: Pool, read: (tx: Queryable) => Promise<T>): Promise<T> {
-  return snapshot(pool, async (tx) => {
-    await tx.query("set local statement_timeout = 0");
-    return await read(tx);
   });
 }
 

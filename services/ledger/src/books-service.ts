@@ -36,7 +36,8 @@ import {
 } from "./past-store.ts";
 import { statementLines } from "./statement.ts";
 import { readTransfer } from "./transfer-store.ts";
-import { type LaneFilter, patiently, readClearing, readLanes, readTrialBalance } from "./trial-store.ts";
+import { type LaneFilter, readClearing, readLanes, readTrialBalance } from "./trial-store.ts";
+import { patiently } from "./verify-store.ts";
 
 const ENTRIES = { usual: 50, most: 500 };
 const LINES = { usual: 200, most: 1_000 };

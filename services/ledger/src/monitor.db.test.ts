@@ -13,9 +13,10 @@ import { startEngine } from "./engine.ts";
 import { checkNew, checkWhole, startMonitor } from "./monitor.ts";
 import { readLags, readShortFloats } from "./monitor-store.ts";
 import { CODES, capture, FEES, FLOAT, group, hold, idOf, MERCHANT, openLane, own, post } from "./testing.ts";
-import { patiently, readClearing } from "./trial-store.ts";
+import { readClearing } from "./trial-store.ts";
 import { verify } from "./verify.ts";
 import { readFindings } from "./verify-mark-store.ts";
+import { patiently } from "./verify-store.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")]);
 const { pool } = database;

@@ -16,12 +16,12 @@ import {
   type ShortFloat,
 } from "./monitor-store.ts";
 import { readMonthsAhead } from "./month-store.ts";
-import { patiently, readClearing } from "./trial-store.ts";
+import { readClearing } from "./trial-store.ts";
 import { verify } from "./verify.ts";
 import { INVARIANTS, type Invariant, type Report } from "./verify-batch.ts";
 import { advanceLane, closeLane, markOf, startLane } from "./verify-lane.ts";
 import { appendFindings, type Finding, readFindings, readMarks, saveMark } from "./verify-mark-store.ts";
-import { type LaneRow, preferIndexes, readLane, readLanes, summarizePast } from "./verify-store.ts";
+import { type LaneRow, patiently, preferIndexes, readLane, readLanes, summarizePast } from "./verify-store.ts";
 
 /** New batches are checked within this time while the ledger is not under its heaviest load. */
 const NEW_EVERY_MS = 10_000;

@@ -1,20 +1,9 @@
 // Over all accounts: the trial balance of each lane, and the clearing accounts that should be empty and are not.
 
-import { type Pool, type Queryable, snapshot } from "@cauri/store/pool";
+import type { Queryable } from "@cauri/store/pool";
 import type { Balances, Book } from "./books.ts";
 import type { NormalSide } from "./chart.ts";
 import { type Before, boundOf, eachSum, pastSql, presentSql } from "./past-store.ts";
-
-/**
- * What reads every account of the house may take longer than a merchant's request, above all while nothing is carried: then
- * all that moved since is read with it.
- */
-export function patiently<T>(pool: Pool, most_s: number, read: (tx: Queryable) => Promise<T>): Promise<T> {
-  return snapshot(pool, async (tx) => {
-    await tx.query("select set_config('statement_timeout', $1, true)", [`${most_s}s`]);
-    return await read(tx);
-  });
-}
 
 /** Null: all of them. */
 export type LaneFilter = { readonly asset_id: string | null; readonly book: Book | null };

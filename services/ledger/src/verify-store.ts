@@ -1,7 +1,7 @@
 // What `verify` reads: a lane's batches in their order, and what each stretch of them recorded.
 
 import { pgNumArray, pgTextArray } from "@cauri/store/arrays";
-import type { Queryable } from "@cauri/store/pool";
+import { type Pool, type Queryable, snapshot } from "@cauri/store/pool";
 import type { Balances, Book, HoldState, Remembered, TransferFields, TransferKind } from "./books.ts";
 import type { NormalSide } from "./chart.ts";
 
@@ -61,6 +61,17 @@ export async function readLane(tx: Queryable, lane_id: number): Promise<LaneRow>
   const [lane] = (await tx.query<LaneRow>(text, [lane_id])).rows;
   if (lane === undefined) throw new Error(`bug: lane ${lane_id} is gone`);
   return lane;
+}
+
+/**
+ * A snapshot for what may take longer than a merchant's request: whole lanes, above all while nothing is carried and all that
+ * moved since is read with them, and whole months. Each statement has so many seconds; 0 is no limit.
+ */
+export function patiently<T>(pool: Pool, most_s: number, read: (tx: Queryable) => Promise<T>): Promise<T> {
+  return snapshot(pool, async (tx) => {
+    await tx.query("select set_config('statement_timeout', $1, true)", [`${most_s}s`]);
+    return await read(tx);
+  });
 }
 
 /**

@@ -1,7 +1,7 @@
 // `cauri ledger verify`: recomputes the books from the transfers and tells every place where what is written differs. It
 // reads lane by lane in transactions of bounded length and leaves marks, so that a verification cut off goes on where it was.
 
-import { type Pool, type Queryable, snapshot, transact } from "@cauri/store/pool";
+import { type Pool, type Queryable, transact } from "@cauri/store/pool";
 import { readAnchorMarks, readRemoved } from "./archive-store.ts";
 import { type LaneReading, type Problem, type Report, say } from "./verify-batch.ts";
 import { advanceLane, closeLane, markOf, startLane } from "./verify-lane.ts";
@@ -9,6 +9,7 @@ import { appendAnchor, appendFindings, clearFindings, type Mark, readMarks, save
 import {
   type Counts,
   type LaneRow,
+  patiently,
   preferIndexes,
   readClock,
   readLane,
@@ -19,6 +20,8 @@ import {
 
 /** Rows of one transaction: some seconds, so that no vacuum waits long for it and little is lost when it is cut off. */
 const CHUNK_ROWS = 100_000;
+/** One statement may read more than any request of a merchant would. */
+const STATEMENT_S = 600;
 const NOTHING: Counts = { transfers: 0n, entries: 0n, refusals: 0n, holds: 0n, batches: 0n };
 
 export type Verification = {
@@ -118,9 +121,7 @@ async function verifyLane(
 }
 
 function inSnapshot<T>(pool: Pool, work: (tx: Queryable) => Promise<T>): Promise<T> {
-  return snapshot(pool, async (tx) => {
-    // One statement may read more than any request of a merchant would.
-    await tx.query("set local statement_timeout = '10min'");
+  return patiently(pool, STATEMENT_S, async (tx) => {
     await preferIndexes(tx);
     return await work(tx);
   });
