@@ -34,14 +34,16 @@ async function carryStretch(tx: Queryable, lane_id: number, { after, upto }: Str
 }
 
 // Who moved is found by the key of the lane's transfers, so that other lanes cost nothing. In the order of the accounts' key,
-// so that those of one page are met together and its dead rows go at once.
-const CARRY = `with moved as materialized (
+// so that those of one page are met together and its dead rows go at once. The limit keeps each look-up whole: as a join it
+// may be planned by the account alone, and then reads all that an account has ever moved in the month.
+export const CARRY = `with moved as materialized (
     select distinct on (side.account_id) side.account_id, t.recorded_at, t.position
     from transfers t cross join lateral (values (t.debit_id), (t.credit_id)) as side (account_id)
     where t.lane_id = $1 and t.recorded_at > $2::timestamptz and t.recorded_at <= $3::timestamptz
     order by side.account_id, t.recorded_at desc, t.position desc),
   carried as (
     update accounts a set ${eachSum("% = e.%")}, updated_at = e.recorded_at
-    from moved m join entries e on e.account_id = m.account_id and e.recorded_at = m.recorded_at and e.position = m.position
+    from moved m cross join lateral (select * from entries e where e.account_id = m.account_id
+      and e.recorded_at = m.recorded_at and e.position = m.position limit 1) e
     where a.account_id = m.account_id returning a.account_id)
   select (select count(account_id) from moved) as moved, (select count(account_id) from carried) as carried`;

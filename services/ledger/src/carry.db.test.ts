@@ -6,13 +6,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { migrateRoom } from "@cauri/store/migrate";
-import { openPool, transact } from "@cauri/store/pool";
+import { openPool, rolledBack, transact } from "@cauri/store/pool";
 import { PATIENCE_MS, testDatabase } from "@cauri/store/testing";
 import { readAccounts } from "./account-store.ts";
 import { APPEND, appendValues } from "./append.ts";
 import { readState } from "./batch-store.ts";
 import type { Account } from "./books.ts";
-import { carryBalances } from "./carry-store.ts";
+import { CARRY, carryBalances } from "./carry-store.ts";
 import { decide } from "./decide.ts";
 import { startEngine } from "./engine.ts";
 import { appendOf } from "./lane.ts";
@@ -197,6 +197,25 @@ test("balances of a lane: accounts and who moved are joined by hash, also where 
     return plans[0]?.["QUERY PLAN"][0].Plan["Node Type"];
   });
   assert.match(plan ?? "", /^Hash/);
+});
+
+test("carrying: an account's last entry is one look-up by the whole key, also where its account alone seems as good", async () => {
+  const plan = await rolledBack(admin, async (tx) => {
+    await tx.query("set local search_path = ledger");
+    const { lane_id } = await lane();
+    // What statistics say of a lane in which all transfers are older than these: nobody has moved, everybody moved rarely.
+    await tx.query(`insert into entries select n / 20, date_trunc('month', now()), 0, 5, 0, 0, n, ${lane_id}
+      from generate_series(1, 20000) n`);
+    await tx.query("analyze entries");
+    await tx.query("set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off");
+    await tx.query("set local enable_material = off; set local enable_bitmapscan = off");
+    const since = [String(lane_id), "(now() + interval '1 minute')", "(now() + interval '2 minutes')"];
+    const text = CARRY.replace(/\$(\d)/g, (_, place: string) => since[Number(place) - 1] ?? "");
+    return (await tx.query<{ "QUERY PLAN": string }>(`explain ${text}`)).rows.map((row) => row["QUERY PLAN"]);
+  });
+  const lookups = plan.flatMap((line, at) => (/ on entries_\d/.test(line) ? [plan[at + 1] ?? ""] : []));
+  assert.ok(lookups.length > 0, plan.join("\n"));
+  for (const lookup of lookups) assert.match(lookup, /account_id.*recorded_at.*position/, plan.join("\n"));
 });
 
 test("append: a batch that would overdraw a guarded account is refused by the database itself", async () => {

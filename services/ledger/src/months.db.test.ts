@@ -66,7 +66,7 @@ test("open months: a part gives the service no rights, has the indexes of the wh
          (select reloptions::text from pg_class where oid = '${name}'::regclass) as options`,
     );
     assert.equal(rows[0]?.own, rows[0]?.whole, name);
-    assert.match(rows[0]?.options ?? "", /autovacuum_freeze_min_age=0/);
+    assert.match(rows[0]?.options ?? "", /insert_threshold=200000,autovacuum_freeze_min_age=0/);
   }
   const { rows } = await admin.query<{ options: string }>(
     `select pg_get_indexdef(indexrelid) as options from pg_index where indrelid = 'transfers_${suffix(1)}'::regclass`,
