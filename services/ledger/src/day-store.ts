@@ -5,7 +5,7 @@ import type { Pool, Queryable } from "@cauri/store/pool";
 import type { Balances } from "./books.ts";
 import { eachSum } from "./past-store.ts";
 import { type Most, type Stretch, takeOver } from "./stretch-store.ts";
-import { preferIndexes, summarizePast } from "./verify-store.ts";
+import { preferIndexes } from "./verify-store.ts";
 
 /** Transfers of a stretch: some tens of milliseconds of work, and a small share of the lane's own rate. */
 const STRETCH: Most = { transfers: 5_000, batches: 2_000 };
@@ -15,7 +15,6 @@ const STRETCH: Most = { transfers: 5_000, batches: 2_000 };
  * the work and the others pass by. Everything of a stretch is in one transaction with its mark, so none counts twice.
  */
 export async function countDays(pool: Pool): Promise<boolean> {
-  await summarizePast(pool);
   return await takeOver(pool, "day_marks", STRETCH, countStretch);
 }
 
@@ -36,10 +35,16 @@ async function countStretch(tx: Queryable, lane_id: number, { after, upto }: Str
 
 type Moved = Balances & { readonly account_id: bigint; readonly day: string };
 
-/** The movements of the stretch, read once: those with a time of their own are listed, all are summed by account and day. */
-const TAKE_STRETCH = `with stretch as materialized (
-    select account_id, coalesce(effective_at, recorded_at) as at, effective_at, recorded_at, position, ${eachSum("%")}
-    from movements where lane_id = $1 and recorded_at > $2::timestamptz and recorded_at <= $3::timestamptz),
+/**
+ * The movements of the stretch, read once: those with a time of their own are listed, all are summed by account and day.
+ * Out of the lane's transfers, by their key: what other lanes wrote since this one's last batch costs nothing.
+ */
+export const TAKE_STRETCH = `with stretch as materialized (
+    select side.account_id, coalesce(effective_at, recorded_at) as at, effective_at, recorded_at, position,
+      case when is_debit then pending else 0 end as debits_pending, case when is_debit then posted else 0 end as debits_posted,
+      case when is_debit then 0 else pending end as credits_pending, case when is_debit then 0 else posted end as credits_posted
+    from changes cross join lateral (values (debit_id, true), (credit_id, false)) as side (account_id, is_debit)
+    where lane_id = $1 and recorded_at > $2::timestamptz and recorded_at <= $3::timestamptz),
   displaced as (insert into displaced_movements (account_id, effective_at, recorded_at, position)
     select account_id, effective_at, recorded_at, position from stretch where effective_at is not null)
   select account_id, (at at time zone 'UTC')::date::text as day, ${eachSum("sum(%)::bigint as %")}

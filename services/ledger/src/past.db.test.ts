@@ -5,11 +5,12 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { transact } from "@cauri/store/pool";
 import { testDatabase } from "@cauri/store/testing";
 import fc from "fast-check";
 import { openAccounts } from "./account-store.ts";
 import { type Balances, type TransferKind, ZERO } from "./books.ts";
-import { countDays } from "./day-store.ts";
+import { countDays, TAKE_STRETCH } from "./day-store.ts";
 import {
   type Basis,
   type FoundAccount,
@@ -25,6 +26,7 @@ import { differenceOf } from "./replay.ts";
 import { statementLines } from "./statement.ts";
 import { FEES, FLOAT } from "./testing.ts";
 import { readClearing, readTrialBalance } from "./trial-store.ts";
+import { preferIndexes } from "./verify-store.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")]);
 const { pool } = database;
@@ -337,3 +339,17 @@ function scansOf(plan: Plan): Plan[] {
   const below = (plan.Plans ?? []).flatMap(scansOf);
   return plan["Relation Name"]?.startsWith("entries") === true ? [plan, ...below] : below;
 }
+
+test("days: what a lane recorded since its mark is found by its own key, however much others wrote meanwhile", async () => {
+  const plan = await transact(pool, async (tx) => {
+    await preferIndexes(tx);
+    const text = `explain ${TAKE_STRETCH}`.replace(/\$(\d)/g, (_, place: string) => STRETCH[Number(place) - 1] ?? "");
+    return (await tx.query<{ "QUERY PLAN": string }>(text)).rows.map((row) => row["QUERY PLAN"]);
+  });
+  const scans = plan.flatMap((line, at) => (/ on (?:transfers|entries)_\d/.test(line) ? [plan[at + 1] ?? ""] : []));
+  assert.ok(scans.length > 0, plan.join("\n"));
+  for (const scan of scans) assert.match(scan, /Cond: \(\(lane_id = .*recorded_at > /, plan.join("\n"));
+});
+
+/** A lane that was last used a month ago. */
+const STRETCH = ["1", "'2026-01-02'", "'2026-02-02'"];
