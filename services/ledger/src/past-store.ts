@@ -77,13 +77,17 @@ export function pastSql(basis: Basis, source: string): string {
     left join lateral (select ${eachSum("sum(m.%) as %")} from (${effectiveSql("m.*", "midnight", "$2::timestamptz")}) m) since on true`;
 }
 
-/** Movements of n.account_id with an effective time in a stretch; from the first moment on, for those after the mark. */
+/**
+ * Movements of n.account_id with an effective time in a stretch; from the first moment on, for those after the mark. The limit
+ * keeps each look-up of a displaced one whole: as a join it may be planned by the account alone.
+ */
 function effectiveSql(columns: string, from: string, to: string, tail_from = "'-infinity'::timestamptz"): string {
   return `select ${columns} from movements m
       where m.account_id = n.account_id and m.effective_at is null
         and m.recorded_at >= ${from} and m.recorded_at < ${to} and m.recorded_at <= upto
     union all
-    select ${columns} from displaced_movements d join movements m using (account_id, recorded_at, position)
+    select ${columns} from displaced_movements d cross join lateral (select * from movements w
+        where w.account_id = d.account_id and w.recorded_at = d.recorded_at and w.position = d.position limit 1) m
       where d.account_id = n.account_id
         and d.effective_at >= ${from} and d.effective_at < ${to} and d.recorded_at <= upto
     union all
