@@ -6,7 +6,15 @@ import { systemClock } from "@cauri/money/clock";
 import type { Log } from "@cauri/rpc/log";
 import { gauge, observeBatch } from "@cauri/rpc/metrics";
 import { purgeInbox } from "@cauri/store/inbox";
-import { markSent, onOutboxWake, outboxLag, purgeOutbox, type UnsentEvent, unsentEvents } from "@cauri/store/outbox";
+import {
+  hasUnsent,
+  markSent,
+  onOutboxWake,
+  outboxLag,
+  purgeOutbox,
+  type UnsentEvent,
+  unsentEvents,
+} from "@cauri/store/outbox";
 import { type Pool, preparing, type Queryable } from "@cauri/store/pool";
 import { startLoop } from "@cauri/store/sweeper";
 import {
@@ -132,7 +140,7 @@ export function startRelay({ events, pool, log }: { events: Events; pool: Pool; 
       sent.delete(account);
       return count;
     },
-    idle: async (account) => (await outboxLag(pool, account)).waiting === 0,
+    idle: async (account) => !(await hasUnsent(pool, account)),
     stop: async () => {
       forget();
       forgetReconnect();

@@ -246,7 +246,7 @@ export async function dueClaims(tx: Tx, options: { limit: number; lease_ms: numb
     `with due as (
        select operation_id, told_at is not null as give_up, key is null and client_ref is null as orphan
          from claims
-        where due_at <= clock_timestamp()
+        where due_at <= statement_timestamp()
         order by due_at
         limit $1
           for update skip locked)

@@ -216,15 +216,26 @@ export async function purgeOutbox(db: Queryable, sent_before: Date, limit: numbe
   return rows[0]?.rounds ?? 0;
 }
 
-/** How many events wait, of one account or of all; with the age of the oldest it is the outbox lag. */
-export async function outboxLag(db: Queryable, account?: string): Promise<{ waiting: number; oldest_ms: number }> {
+/**
+ * How many events wait; with the age of the oldest it is the outbox lag. Reads no event but that one: millions may wait when
+ * NATS was away for hours.
+ */
+export async function outboxLag(db: Queryable): Promise<{ waiting: number; oldest_ms: number }> {
   const { rows } = await db.query<{ waiting: number; oldest_ms: number }>(
-    `select count(o.seq)::integer as waiting,
-            coalesce(extract(epoch from clock_timestamp() - min(o.created_at)) * 1000, 0)::float8 as oldest_ms
-       from outbox_unsent u
-      cross join lateral (select * from outbox where seq = u.seq limit 1) o
-      where $1::text is null or o.account = $1`,
-    [account ?? null],
+    `select count(seq)::integer as waiting,
+            coalesce((select extract(epoch from clock_timestamp() - o.created_at) * 1000 from outbox o
+                       where o.seq = (select min(seq) from outbox_unsent)), 0)::float8 as oldest_ms
+       from outbox_unsent`,
   );
   return rows[0] ?? { waiting: 0, oldest_ms: 0 };
+}
+
+/** Whether an event of this account waits. */
+export async function hasUnsent(db: Queryable, account: string): Promise<boolean> {
+  const { rows } = await db.query(
+    `select from outbox_unsent u cross join lateral (select * from outbox where seq = u.seq limit 1) o
+      where o.account = $1 limit 1`,
+    [account],
+  );
+  return rows.length > 0;
 }

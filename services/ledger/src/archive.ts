@@ -155,7 +155,7 @@ async function* linesOf(pool: Pool, month: string, lanes: readonly LaneMonth[]):
 
 /** A snapshot for each stretch and not for the month: the past is the same in all of them, and no vacuum waits for an export. */
 async function stretchOf(pool: Pool, { lane_id, sequence: before, last }: LaneMonth, after: bigint) {
-  return await snapshot(pool, async (tx) => {
+  return await patiently(pool, NO_LIMIT_S, async (tx) => {
     await preferIndexes(tx);
     const read = await readBatches(tx, lane_id, after, BATCHES_AT_A_TIME);
     const batches = read.filter(({ sequence }) => sequence <= last);

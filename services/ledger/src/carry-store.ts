@@ -23,7 +23,6 @@ export async function carryBalances(pool: Pool, most = STRETCH): Promise<boolean
 
 async function carryStretch(tx: Queryable, lane_id: number, { after, upto }: Stretch): Promise<void> {
   await preferIndexes(tx);
-  await tx.query("set local enable_mergejoin = off");
   const { rows } = await tx.query<{ moved: bigint; carried: bigint }>(CARRY, [lane_id, after, upto]);
   const [done] = rows;
   if (done?.carried !== done?.moved) {

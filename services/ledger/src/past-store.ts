@@ -79,22 +79,34 @@ export function pastSql(basis: Basis, source: string): string {
 
 /**
  * Movements of n.account_id with an effective time in a stretch; from the first moment on, for those after the mark. The limit
- * keeps each look-up of a displaced one whole: as a join it may be planned by the account alone.
+ * of each look-up of a displaced one keeps it whole: as a join it may be planned by the account alone. Of a page the sorted
+ * parts give no more than it can hold, so that a day of an account with millions is not read for each of its pages.
  */
-function effectiveSql(columns: string, from: string, to: string, tail_from = "'-infinity'::timestamptz"): string {
-  return `select ${columns} from movements m
+function effectiveSql(columns: string, from: string, to: string, page: Page = WHOLE): string {
+  return `(select ${columns} from movements m
       where m.account_id = n.account_id and m.effective_at is null
         and m.recorded_at >= ${from} and m.recorded_at < ${to} and m.recorded_at <= upto
+        ${page.of("m.recorded_at", "m")})
     union all
-    select ${columns} from displaced_movements d cross join lateral (select * from movements w
+    (select ${columns} from displaced_movements d cross join lateral (select * from movements w
         where w.account_id = d.account_id and w.recorded_at = d.recorded_at and w.position = d.position limit 1) m
       where d.account_id = n.account_id
         and d.effective_at >= ${from} and d.effective_at < ${to} and d.recorded_at <= upto
+        ${page.of("d.effective_at", "d")})
     union all
     select ${columns} from movements m
       where m.account_id = n.account_id and m.recorded_at > upto
-        and coalesce(m.effective_at, m.recorded_at) >= ${tail_from} and coalesce(m.effective_at, m.recorded_at) < ${to}`;
+        and coalesce(m.effective_at, m.recorded_at) >= ${page.tail_from} and coalesce(m.effective_at, m.recorded_at) < ${to}`;
 }
+
+type Page = { readonly tail_from: string; of(at: string, alias: string): string };
+const WHOLE: Page = { tail_from: "'-infinity'::timestamptz", of: () => "" };
+/** $2 is where it begins, $4 how long it is, $5 to $7 the place that it comes after. */
+const PAGE: Page = {
+  tail_from: "$2::timestamptz",
+  of: (at, alias) => `and (${at}, ${alias}.recorded_at, ${alias}.position) > ($5::timestamptz, $6::timestamptz, $7)
+        order by ${at}, ${alias}.recorded_at, ${alias}.position limit $4`,
+};
 
 /** An open account by its name, or null. */
 export async function findAccount(
@@ -173,7 +185,7 @@ export async function readLines(
       : `with n as (select $1::bigint as account_id, coalesce(max(recorded_at), '-infinity') as upto
            from day_marks where lane_id = $8)
          select ${MOVEMENT} from n
-         cross join lateral (${effectiveSql("m.*", "$2::timestamptz", "$3::timestamptz", "$2::timestamptz")}) m
+         cross join lateral (${effectiveSql("m.*", "$2::timestamptz", "$3::timestamptz", PAGE)}) m
          left join accounts c on c.account_id = m.counterparty_id
          where (coalesce(effective_at, recorded_at), recorded_at, position) > ($5::timestamptz, $6::timestamptz, $7)
          order by effective, recorded_at, position limit $4`;

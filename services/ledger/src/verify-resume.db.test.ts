@@ -12,7 +12,7 @@ import { startEngine } from "./engine.ts";
 import { checkNew } from "./monitor.ts";
 import { CODES, capture, FEES, FLOAT, group, hold, idOf, MERCHANT, post, release } from "./testing.ts";
 import { verify } from "./verify.ts";
-import { readBatches, readLaneAccounts, readLanes, readRefusals, readTransfers } from "./verify-store.ts";
+import { readBatches, readEntries, readLaneAccounts, readLanes, readRefusals, readTransfers } from "./verify-store.ts";
 
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")]);
 const { pool } = database;
@@ -144,6 +144,20 @@ test("verify: a chain computed anew over a forged past is sound by itself, and b
   await rechain();
   await admin.query("reset session_replication_role");
   assert.deepEqual((await verify(pool)).problems, []);
+});
+
+test("entries of a stretch: the same by their time and, where the stretch is long, by their transfers", async () => {
+  const [lane] = await readLanes(admin);
+  assert.ok(lane !== undefined);
+  const batches = await readBatches(admin, lane.lane_id, 0n, 100);
+  const [from, to] = [batches[0]?.recorded_at ?? "", batches.at(-1)?.recorded_at ?? ""];
+  const read = async (begin: string) => {
+    const rows = await readEntries(admin, { lane_id: lane.lane_id, from: begin, to });
+    return rows.map((row) => Object.values(row).join()).sort();
+  };
+  const by_time = await read(from);
+  assert.equal(by_time.length, 2 * batches.reduce((sum, { transfers }) => sum + transfers, 0));
+  assert.deepEqual(await read("2020-01-01"), by_time);
 });
 
 test("anchors: the past that was proved cannot be changed by the service", async () => {

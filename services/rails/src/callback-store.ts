@@ -68,7 +68,7 @@ export async function markMatched(tx: Tx, callbacks: readonly StoredCallback[]):
 export async function lockMatchable(tx: Tx, cipher: Cipher, limit: number): Promise<StoredCallback[]> {
   const { rows } = await tx.query<Omit<StoredCallback, "raw"> & { sealed: Buffer }>(
     `select c.connector, c.callback_id, c.reference, c.sealed from callbacks c
-      where c.matched_at is null and c.received_at > clock_timestamp() - $1 * interval '1 hour'
+      where c.matched_at is null and c.received_at > statement_timestamp() - $1 * interval '1 hour'
         and exists (select from attempts a where a.reference = c.reference and a.connector = c.connector)
       order by c.received_at limit $2 for update of c skip locked`,
     [WAIT_HOURS, limit],

@@ -3,16 +3,20 @@
 import { nowBy } from "@cauri/store/clock";
 
 /**
- * A subquery for the keys of rows whose due time has come; parameter $1 is an account (its test mode alone) or null for
- * all. A test clock is never behind real time, so what is due by real time is due for everyone; only accounts whose
- * clock was moved on are looked at one by one, each by its own index.
+ * A subquery for the keys of rows (as `r`) whose due time has come and that are `ready`, the longest due first; parameter $1
+ * is an account (its test mode alone) or null for all, $2 how many are wanted. A test clock is never behind real time, so
+ * what is due by real time is due for everyone; only accounts whose clock was moved on are looked at one by one, each by
+ * its own index. After an outage of a rail millions may be due: more than some of them are never read, and some more than are
+ * wanted, since another process may hold the first.
  */
-export function dueRows(table: string, key: string, due: string, open: string): string {
-  return `select r.${key} from ${table} r
-           where r.${open} and r.${due} <= statement_timestamp()
-             and ($1::text is null or (r.account = $1 and r.mode = 'test'))
+export function dueRows(table: string, key: string, due: string, ready: string): string {
+  return `(select r.${key} from ${table} r
+            where r.${due} <= statement_timestamp() and ${ready}
+              and ($1::text is null or (r.account = $1 and r.mode = 'test'))
+            order by r.${due} limit 4 * $2::bigint)
           union all
-          select r.${key} from clocks c join ${table} r on r.account = c.account and r.mode = 'test'
-           where c.offset_ms > 0 and r.${open} and r.${due} <= ${nowBy("c")}
-             and ($1::text is null or c.account = $1)`;
+          (select r.${key} from clocks c join ${table} r on r.account = c.account and r.mode = 'test'
+            where c.offset_ms > 0 and r.${due} <= ${nowBy("c")} and ${ready}
+              and ($1::text is null or c.account = $1)
+            order by r.${due} limit 4 * $2::bigint)`;
 }

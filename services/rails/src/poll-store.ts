@@ -17,11 +17,13 @@ export async function pollNow(tx: Tx, operation_ids: readonly string[]): Promise
   );
 }
 
+const FREE = "r.next_poll_at is not null and coalesce(r.lease_until <= statement_timestamp(), true)";
+
 /** Locks attempts whose rail is due to be asked, of one account's test mode or of all. */
 export async function lockDuePolls(tx: Tx, account: string | null, limit: number): Promise<Attempt[]> {
   const { rows } = await tx.query<Attempt>(
-    `${READ_ATTEMPT} where a.operation_id in (${dueRows("attempts", "operation_id", "next_poll_at", "next_poll_at is not null")})
-        and coalesce(a.lease_until <= clock_timestamp(), true)
+    `${READ_ATTEMPT} where a.operation_id in (${dueRows("attempts", "operation_id", "next_poll_at", FREE)})
+        and coalesce(a.lease_until <= statement_timestamp(), true)
       order by a.next_poll_at limit $2 for update of a skip locked`,
     [account, limit],
   );

@@ -149,7 +149,7 @@ export async function eraseTransient(
           due as materialized (
             select v.operation_id, v.kept_at from vault v
              where v.retention = 'transient' and v.kept_at > (select until from looked)
-               and v.kept_at <= clock_timestamp() - $1 * interval '1 hour'
+               and v.kept_at <= statement_timestamp() - $1 * interval '1 hour'
              order by v.kept_at limit $2),
           -- Of those kept in the very same microsecond the limit may have cut some off.
           gone as (

@@ -89,8 +89,11 @@ function watchQueue(pool: Pool): () => Promise<void> {
   return async () => {
     const began = performance.now();
     if (began < next) return;
-    showQueue(await readQueue(pool, new Date(systemClock())));
-    next = began + (performance.now() - began) * QUEUE_REST;
+    try {
+      showQueue(await readQueue(pool, new Date(systemClock())));
+    } finally {
+      next = began + (performance.now() - began) * QUEUE_REST;
+    }
   };
 }
 
@@ -102,7 +105,10 @@ function tidyNow(pool: Pool, sender: Pick<Sender, "ended">): () => Promise<void>
     const ended = sender.ended();
     if (began < next || ended - tidied < TIDY_AFTER) return;
     tidied = ended;
-    await tidyQueue(pool);
-    next = began + (performance.now() - began) * TIDY_REST;
+    try {
+      await tidyQueue(pool);
+    } finally {
+      next = began + (performance.now() - began) * TIDY_REST;
+    }
   };
 }

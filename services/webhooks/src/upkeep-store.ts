@@ -54,10 +54,20 @@ async function markOverdue(tx: Tx, ids: string): Promise<void> {
 
 /**
  * Clears away what was deleted from the small tables: until then every scan walks through it. The server's own daemon looks
- * once a minute, in which a busy room deletes tens of thousands of rows.
+ * once a minute, in which a busy room deletes tens of thousands of rows. After a long outage there are millions of them: it
+ * may take as long as it has to.
  */
 export async function tidyQueue(pool: Pool): Promise<void> {
-  await pool.query("vacuum (skip_locked, parallel 0) queue, flights");
+  const client = await pool.connect();
+  try {
+    await client.query("set statement_timeout = 0");
+    await client.query("vacuum (skip_locked, parallel 0) queue, flights");
+    await client.query("reset statement_timeout");
+    client.release();
+  } catch (error) {
+    client.release(true);
+    throw error;
+  }
 }
 
 /** Forgets a batch of what belongs to deleted endpoints; answers how many deliveries went, null when nothing was left. */
@@ -92,6 +102,9 @@ export async function forgetEnded(db: Queryable, older_than_ms: number): Promise
   return rowCount ?? 0;
 }
 
+/** Longer than a request has: tens of millions may wait for endpoints that rest. */
+const QUEUE_READ_S = 60;
+
 export type QueueNumbers = {
   readonly waiting: number;
   /** Age of the oldest delivery that is due at an endpoint that takes deliveries. */
@@ -102,7 +115,14 @@ export type QueueNumbers = {
 };
 
 /** What an SRE looks at first. It walks through the index of the whole queue: the caller sees that it does so rarely. */
-export async function readQueue(db: Queryable, now: Date): Promise<QueueNumbers> {
+export function readQueue(pool: Pool, now: Date): Promise<QueueNumbers> {
+  return transact(pool, async (tx) => {
+    await tx.query(`set local statement_timeout = '${QUEUE_READ_S}s'`);
+    return await countQueue(tx, now);
+  });
+}
+
+async function countQueue(db: Queryable, now: Date): Promise<QueueNumbers> {
   const { rows: queues } = await db.query<{ endpoint_id: bigint; waiting: bigint }>(
     "select endpoint_id, count(endpoint_id) as waiting from queue group by endpoint_id order by waiting desc, endpoint_id",
   );

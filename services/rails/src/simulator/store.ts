@@ -125,6 +125,8 @@ export type Letter = Pick<SimCharge, "reference" | "amount_minor" | "currency" |
   readonly comes_back: boolean;
 };
 
+const UNTOLD = "r.tell_at is not null and r.try_at <= statement_timestamp()";
+
 /** Takes what is due to be told on its account's clock, of one account or of all, with a lease for the telling. */
 export async function takeLetters(pool: Pool, account: string | null, limit: number): Promise<Letter[]> {
   const { rows } = await single<Letter>(
@@ -133,8 +135,8 @@ export async function takeLetters(pool: Pool, account: string | null, limit: num
         set tries = c.tries + 1, try_at = clock_timestamp() + $3 * interval '1 second'
       where c.reference = any (array (
               select s.reference from simulator_charges s left join clocks k on k.account = s.account and s.mode = 'test'
-               where s.reference in (${dueRows("simulator_charges", "reference", "tell_at", "tell_at is not null")})
-                 and s.tell_at <= ${nowBy("k")} and s.try_at <= clock_timestamp()
+               where s.reference in (${dueRows("simulator_charges", "reference", "tell_at", UNTOLD)})
+                 and s.tell_at <= ${nowBy("k")} and s.try_at <= statement_timestamp()
                order by s.tell_at limit $2 for update of s skip locked))
      returning c.reference, c.amount_minor, c.currency, c.failure_code, c.news, c.copies, c.tries,
                c.return_at is not null as comes_back`,
