@@ -25,9 +25,12 @@ const { pool } = database;
 const admin = openPool({ url: database.admin_url, name: "carry", max: 2 });
 const engine = startEngine({ pool });
 after(async () => {
-  assert.deepEqual((await verify(pool)).problems, []);
-  await admin.end();
-  await database.close();
+  try {
+    assert.deepEqual((await verify(pool)).problems, []);
+  } finally {
+    await admin.end();
+    await database.close();
+  }
 });
 
 let assets = 0;

@@ -33,9 +33,12 @@ import { verify } from "./verify.ts";
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 12 });
 const { pool } = database;
 after(async () => {
-  // Whatever the tests above did, the books must add up.
-  assert.deepEqual((await verify(pool)).problems, []);
-  await database.close();
+  try {
+    // Whatever the tests above did, the books must add up.
+    assert.deepEqual((await verify(pool)).problems, []);
+  } finally {
+    await database.close();
+  }
 });
 
 let assets = 0;

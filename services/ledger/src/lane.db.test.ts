@@ -15,8 +15,11 @@ import { verify } from "./verify.ts";
 const database = await testDatabase("ledger", [join(import.meta.dirname, "../migrations")], { max: 12 });
 const { pool } = database;
 after(async () => {
-  assert.deepEqual((await verify(pool)).problems, []);
-  await database.close();
+  try {
+    assert.deepEqual((await verify(pool)).problems, []);
+  } finally {
+    await database.close();
+  }
 });
 
 let assets = 0;
