@@ -13,6 +13,7 @@ left join holds h on t.kind = 'capture' and h.hold_id = t.hold_id
 cross join lateral (select
   case t.kind when 'post' then 0 when 'hold' then t.amount when 'capture' then -h.amount else -t.amount end as pending,
   case when t.kind in ('post', 'capture') then t.amount else 0 end as posted) change;
+revoke all on changes from public, cauri_ledger;
 grant select on changes to cauri_ledger;
 
 create or replace view movements as

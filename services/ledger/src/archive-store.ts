@@ -112,6 +112,17 @@ export async function readMonth(tx: Queryable, month: string): Promise<MonthStat
   return { ...state, archived: sha256 === null || closing === null ? null : { sha256, closing } };
 }
 
+/** All entries of a month, whether or not a transfer has them. */
+export async function countEntries(tx: Queryable, month: string): Promise<bigint> {
+  const { rows } = await tx.query<{ entries: bigint }>(
+    `select count(account_id) as entries from entries
+      where recorded_at >= $1::timestamp at time zone 'UTC'
+        and recorded_at < ($1::date + interval '1 month') at time zone 'UTC'`,
+    [month],
+  );
+  return rows[0]?.entries ?? 0n;
+}
+
 export type LaneMonth = FileLane & { readonly last: bigint };
 
 /** The lanes that recorded something in the month: where they stood before it, and their last batch in it. */

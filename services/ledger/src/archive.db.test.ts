@@ -137,6 +137,22 @@ test("write: a month that is not over, has nothing, or follows one that is not a
   assert.match(sentences[2] ?? "", /2026-03 is to be archived first/);
 });
 
+test("write: an entry that no transfer has keeps the month from being archived, and with it from being taken away", async () => {
+  await admin.query(`insert into entries select distinct on (e.recorded_at) a.account_id, e.recorded_at, e.debits_pending,
+      e.debits_posted, e.credits_pending, e.credits_posted, e.position, e.lane_id
+    from entries e join accounts a on a.lane_id = e.lane_id where e.recorded_at < '2026-04-01' and not exists (
+      select from entries o where (o.account_id, o.recorded_at, o.position) = (a.account_id, e.recorded_at, e.position))
+    order by e.recorded_at limit 1`);
+  assert.match(
+    (await writeArchive(admin, MARCH, dir)).sentence,
+    /the books have 17 entries of 2026-03, its transfers 16/,
+  );
+  await admin.query("set session_replication_role = replica");
+  await admin.query(`delete from entries e where not exists (select from transfers t
+    where t.recorded_at = e.recorded_at and t.position = e.position and e.account_id in (t.debit_id, t.credit_id))`);
+  await admin.query("reset session_replication_role");
+});
+
 test("write: the file proves itself, and a lost one is written again byte for byte", async () => {
   file = done(await writeArchive(admin, MARCH, dir));
   const [sha256] = (await admin.query<{ sha256: string }>("select encode(sha256, 'hex') as sha256 from archives")).rows;

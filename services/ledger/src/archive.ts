@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { isDeepStrictEqual } from "node:util";
 import { createGzip } from "node:zlib";
-import { type Pool, snapshot, transact } from "@cauri/store/pool";
+import { type Pool, type Queryable, snapshot, transact } from "@cauri/store/pool";
 import {
   accountLine,
   batchLine,
@@ -19,6 +19,7 @@ import {
   NoArchive,
 } from "./archive-file.ts";
 import {
+  countEntries,
   insertArchive,
   type LaneMonth,
   readEarlierHolds,
@@ -59,6 +60,7 @@ export async function writeArchive(pool: Pool, month: string, dir: string): Prom
     await pipeline(linesOf(pool, month, lanes), createGzip(), createWriteStream(part, { mode: 0o600 }));
     const checked = await checkFile(part);
     const wrong = [...checked.problems.map(({ sentence }) => sentence), ...endsOf(checked, lanes)];
+    wrong.push(...(await patiently(pool, NO_LIMIT_S, (tx) => surplusOf(tx, month, checked))));
     const before = state.closed_before;
     if (before !== null && !before.equals(checked.opening)) {
       wrong.push("the balances it begins with are not those with which the archive before it ended");
@@ -180,6 +182,13 @@ function endsOf(checked: Checked, lanes: readonly LaneMonth[]): string[] {
       ? []
       : [`lane ${asset_id}/${book} ends at batch ${reading?.sequence}, not at ${last}`];
   });
+}
+
+/** An entry that belongs to no transfer is in no file, and would be gone with the month. */
+async function surplusOf(tx: Queryable, month: string, { lanes }: Checked): Promise<string[]> {
+  const entries = await countEntries(tx, month);
+  const wanted = lanes.reduce((sum, { counts }) => sum + counts.entries, 0n);
+  return entries === wanted ? [] : [`the books have ${entries} entries of ${named(month)}, its transfers ${wanted}`];
 }
 
 function said({ lanes, sha256, bytes }: Checked): string {

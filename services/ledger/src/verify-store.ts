@@ -106,7 +106,7 @@ export async function readBatches(tx: Queryable, lane_id: number, after: bigint,
   return (await tx.query<BatchRow>(text, [lane_id, after, limit])).rows;
 }
 
-/** At the pace of a busy house others write some ten times in it what a stretch has rows. */
+/** What others write in it at a house's usual pace is a few thousand rows, as many as a stretch. */
 const LONG_S = 60;
 
 /** The instants of the first and the last batch of a stretch. */
@@ -122,8 +122,8 @@ export function readRefusals(tx: Queryable, stretch: Stretch): Promise<Recorded[
 
 /**
  * A lane's own: by their time where its batches follow each other, for that is nearly all that was written then. Where they are
- * far apart, what others wrote in between is more, and the entries that the transfers must have are looked up; one that no
- * transfer has, which either way is met only between the ends of a stretch, is then found by the number of all rows.
+ * far apart, what others wrote in between is more, and the entries that the transfers must have are looked up. One too many is
+ * then found by the number of all rows alone, as it always is outside the stretches.
  */
 export async function readEntries(tx: Queryable, { lane_id, from, to }: Stretch): Promise<EntryRow[]> {
   const is_long = `$3::timestamptz - $2::timestamptz > interval '${LONG_S} seconds'`;

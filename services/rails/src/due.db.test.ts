@@ -31,14 +31,14 @@ async function fetched(tx: Tx, table: string): Promise<number> {
 }
 
 /** Attempts that are due, the first ones the longest; `leased` are being sent by another process. */
-async function makeDue(tx: Tx, name: string, many: number, leased: boolean): Promise<void> {
+async function makeDue(tx: Tx, name: string, many: number, leased: boolean, mode = "live"): Promise<void> {
   await tx.query(
     `insert into attempts (operation_id, account, mode, reference, amount_minor, asset_id, currency, scale, platform_id,
        expires_at, state, rail, connector, lease_until, next_poll_at, created_at)
-     select $1 || n, 'acct_due', 'live', $1 || n, 100, 'ast_xof', 'XOF', 0, 'plt_wave_ci', now(), 'sending', 'wave', 'simulator',
+     select $1 || n, 'acct_' || $4, $4, $1 || n, 100, 'ast_xof', 'XOF', 0, 'plt_wave_ci', now(), 'sending', 'wave', 'simulator',
        case when $3 then now() + interval '1 hour' end, now() - interval '1 day' + n * interval '1 second', now()
      from generate_series(1, $2::integer) n`,
-    [name, many, leased],
+    [name, many, leased, mode],
   );
 }
 
@@ -46,12 +46,17 @@ test("poller: of thousands that are due it reads some, the longest due first, an
   await rolledBack(rails.pool, async (tx) => {
     await makeDue(tx, "under_way_", 100, true);
     await makeDue(tx, "free_", MANY, false);
+    await makeDue(tx, "mine_", 5, false, "test");
     const before_it = await fetched(tx, "attempts");
-    const found = await lockDuePolls(tx, null, 3);
+    const mine = await lockDuePolls(tx, "acct_test", 3);
     assert.deepEqual(
-      found.map(({ operation_id }) => operation_id),
-      ["free_1", "free_2", "free_3"],
+      mine.map(({ operation_id }) => operation_id),
+      ["mine_1", "mine_2", "mine_3"],
     );
+    assert.ok((await fetched(tx, "attempts")) - before_it < 50, "of one account's its own are read");
+    // The oldest two are due since the same second.
+    const found = (await lockDuePolls(tx, null, 2)).map(({ operation_id }) => operation_id).sort();
+    assert.deepEqual(found, ["free_1", "mine_1"]);
     const read = (await fetched(tx, "attempts")) - before_it;
     assert.ok(read < 500, `${read} rows were read`);
   });

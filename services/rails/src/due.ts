@@ -10,13 +10,13 @@ import { nowBy } from "@cauri/store/clock";
  * wanted, since another process may hold the first.
  */
 export function dueRows(table: string, key: string, due: string, ready: string): string {
-  return `(select r.${key} from ${table} r
-            where r.${due} <= statement_timestamp() and ${ready}
-              and ($1::text is null or (r.account = $1 and r.mode = 'test'))
-            order by r.${due} limit 4 * $2::bigint)
+  const oldest = (of: string, now: string) => `select r.${key}, r.${due} from ${table} r
+             where ${of} and r.${due} <= ${now} and ${ready} order by r.${due} limit 4 * $2::bigint`;
+  return `select d.${key} from (
+          (${oldest("$1::text is null", "statement_timestamp()")})
+          union all (${oldest("r.account = $1 and r.mode = 'test'", "statement_timestamp()")})
           union all
-          (select r.${key} from clocks c join ${table} r on r.account = c.account and r.mode = 'test'
-            where c.offset_ms > 0 and r.${due} <= ${nowBy("c")} and ${ready}
-              and ($1::text is null or c.account = $1)
-            order by r.${due} limit 4 * $2::bigint)`;
+          (select l.${key}, l.${due} from clocks c
+            cross join lateral (${oldest("r.account = c.account and r.mode = 'test'", nowBy("c"))}) l
+            where c.offset_ms > 0 and ($1::text is null or c.account = $1))) d`;
 }

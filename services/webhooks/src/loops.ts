@@ -23,6 +23,8 @@ const TIDY_MS = 1_000;
 const TIDY_AFTER = 5_000;
 /** Tidying rests so many times as long as it took: it walks through the indexes, however much waits there. */
 const TIDY_REST = 50;
+/** However long it took: an SRE looks at these numbers when it takes long. */
+const LONGEST_REST_MS = 300_000;
 const FORGET_MS = 300_000;
 const REMOVED_MS = 1_000;
 const SECRETS_MS = 60_000;
@@ -92,7 +94,7 @@ function watchQueue(pool: Pool): () => Promise<void> {
     try {
       showQueue(await readQueue(pool, new Date(systemClock())));
     } finally {
-      next = began + (performance.now() - began) * QUEUE_REST;
+      next = began + Math.min((performance.now() - began) * QUEUE_REST, LONGEST_REST_MS);
     }
   };
 }
@@ -108,7 +110,7 @@ function tidyNow(pool: Pool, sender: Pick<Sender, "ended">): () => Promise<void>
     try {
       await tidyQueue(pool);
     } finally {
-      next = began + (performance.now() - began) * TIDY_REST;
+      next = began + Math.min((performance.now() - began) * TIDY_REST, LONGEST_REST_MS);
     }
   };
 }

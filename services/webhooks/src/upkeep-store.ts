@@ -52,15 +52,18 @@ async function markOverdue(tx: Tx, ids: string): Promise<void> {
   );
 }
 
+/** Longer than a request has, as millions may wait for endpoints that rest, and below the time that a process has to stop. */
+const UPKEEP_S = 20;
+
 /**
  * Clears away what was deleted from the small tables: until then every scan walks through it. The server's own daemon looks
- * once a minute, in which a busy room deletes tens of thousands of rows. After a long outage there are millions of them: it
- * may take as long as it has to.
+ * once a minute, in which a busy room deletes tens of thousands of rows. After a long outage there are millions of them: what
+ * takes longer than this is the daemon's.
  */
 export async function tidyQueue(pool: Pool): Promise<void> {
   const client = await pool.connect();
   try {
-    await client.query("set statement_timeout = 0");
+    await client.query(`set statement_timeout = '${UPKEEP_S}s'`);
     await client.query("vacuum (skip_locked, parallel 0) queue, flights");
     await client.query("reset statement_timeout");
     client.release();
@@ -102,9 +105,6 @@ export async function forgetEnded(db: Queryable, older_than_ms: number): Promise
   return rowCount ?? 0;
 }
 
-/** Longer than a request has: tens of millions may wait for endpoints that rest. */
-const QUEUE_READ_S = 60;
-
 export type QueueNumbers = {
   readonly waiting: number;
   /** Age of the oldest delivery that is due at an endpoint that takes deliveries. */
@@ -117,7 +117,7 @@ export type QueueNumbers = {
 /** What an SRE looks at first. It walks through the index of the whole queue: the caller sees that it does so rarely. */
 export function readQueue(pool: Pool, now: Date): Promise<QueueNumbers> {
   return transact(pool, async (tx) => {
-    await tx.query(`set local statement_timeout = '${QUEUE_READ_S}s'`);
+    await tx.query(`set local statement_timeout = '${UPKEEP_S}s'`);
     return await countQueue(tx, now);
   });
 }
