@@ -7,7 +7,7 @@ import { nowBy } from "@cauri/store/clock";
  * is an account (its test mode alone) or null for all, $2 how many are wanted. A test clock is never behind real time, so
  * what is due by real time is due for everyone; only accounts whose clock was moved on are looked at one by one, each by
  * its own index. After an outage of a rail millions may be due: more than some of them are never read, and some more than are
- * wanted, since another process may hold the first.
+ * wanted, since another process may hold the first. To be asked for as an array, which leaves the planner no choice.
  */
 export function dueRows(table: string, key: string, due: string, ready: string): string {
   const oldest = (of: string, now: string) => `select r.${key}, r.${due} from ${table} r

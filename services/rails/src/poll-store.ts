@@ -22,7 +22,7 @@ const FREE = "r.next_poll_at is not null and coalesce(r.lease_until <= statement
 /** Locks attempts whose rail is due to be asked, of one account's test mode or of all. */
 export async function lockDuePolls(tx: Tx, account: string | null, limit: number): Promise<Attempt[]> {
   const { rows } = await tx.query<Attempt>(
-    `${READ_ATTEMPT} where a.operation_id in (${dueRows("attempts", "operation_id", "next_poll_at", FREE)})
+    `${READ_ATTEMPT} where a.operation_id = any (array (${dueRows("attempts", "operation_id", "next_poll_at", FREE)}))
         and coalesce(a.lease_until <= statement_timestamp(), true)
       order by a.next_poll_at limit $2 for update of a skip locked`,
     [account, limit],

@@ -135,7 +135,7 @@ export async function takeLetters(pool: Pool, account: string | null, limit: num
         set tries = c.tries + 1, try_at = clock_timestamp() + $3 * interval '1 second'
       where c.reference = any (array (
               select s.reference from simulator_charges s left join clocks k on k.account = s.account and s.mode = 'test'
-               where s.reference in (${dueRows("simulator_charges", "reference", "tell_at", UNTOLD)})
+               where s.reference = any (array (${dueRows("simulator_charges", "reference", "tell_at", UNTOLD)}))
                  and s.tell_at <= ${nowBy("k")} and s.try_at <= statement_timestamp()
                order by s.tell_at limit $2 for update of s skip locked))
      returning c.reference, c.amount_minor, c.currency, c.failure_code, c.news, c.copies, c.tries,
