@@ -68,14 +68,19 @@ export async function approveWithdrawal(
 ): Promise<Withdrawal | Refusal> {
   const found = await withdrawals.findBy(rooms.pool, parseOperationRef(id), null);
   if (found === null) return noSuch();
-  if (found.status !== "requested" && found.status !== "rejected") return found;
+  if (isApproved(found)) return found;
   const rails = await railsFor(rooms, found, request_id);
   if (isRefusal(rails)) return rails;
   const begun = await begin(rooms, found.id, { rails, note: note ?? null });
   if (isRefusal(begun)) return begun;
+  if ("stands" in begun) return begun.stands;
   return await underLease(rooms.pool, begun.lease, () =>
     approve(rooms, begun.withdrawal, begun.lease, request_id),
   ).catch(whenOvertaken);
+}
+
+function isApproved({ status }: Withdrawal): boolean {
+  return status !== "requested" && status !== "rejected";
 }
 
 /** Rejecting what is rejected already answers how it stands. */
@@ -169,9 +174,11 @@ async function begin(
   rooms: Withdrawing,
   id: string,
   given: { readonly rails: readonly string[]; readonly note: string | null },
-): Promise<{ readonly withdrawal: Withdrawal; readonly lease: Lease } | Refusal> {
+): Promise<{ readonly withdrawal: Withdrawal; readonly lease: Lease } | { readonly stands: Withdrawal } | Refusal> {
   return await transact(rooms.pool, async (tx) => {
     const locked = await lockWithdrawal(tx, id);
+    // Another approval may have come to its end since this one looked.
+    if (isApproved(locked)) return { stands: locked };
     const made = checkUndecided(locked, "approved");
     if (made !== null) return made;
     if (await isUnderWay(tx, approvalId(locked))) return underWay();

@@ -213,6 +213,18 @@ test("approve_withdrawal: a rail that does not take it is tried again, and given
   assert.deepEqual((await stateOf(tried)).books, { moved: PAID, held: 0 });
 });
 
+test("approve_withdrawal: overtaken by another approval it answers how that one stands, and sends nothing", async () => {
+  const id = await request();
+  const { settlements } = room.rooms;
+  const of: typeof settlements.of = async (caller) => {
+    good(await approveWithdrawal(room.rooms, { id, note: "first" }, "req"));
+    return await settlements.of(caller);
+  };
+  const second = good(await approveWithdrawal({ ...room.rooms, settlements: { of } }, { id, note: "second" }, "req"));
+  assert.deepEqual([second.status, second.decision_note], ["processing", "first"]);
+  assert.deepEqual(room.ledger.booksOf(id), { moved: {}, held: 10_000 });
+});
+
 test("approve and reject at once: one of the two decides", async () => {
   for (let turn = 0; turn < 10; turn += 1) {
     const id = await request();
