@@ -86,31 +86,30 @@ export function startLoops({ pool, cipher, sender, settings, log }: LoopsOptions
   };
 }
 
-function watchQueue(pool: Pool): () => Promise<void> {
+/** Work that rests so many times as long as it took, whether or not it failed. */
+function resting(times: number, work: () => Promise<void>): () => Promise<void> {
   let next = 0;
   return async () => {
     const began = performance.now();
     if (began < next) return;
     try {
-      showQueue(await readQueue(pool, new Date(systemClock())));
+      await work();
     } finally {
-      next = began + Math.min((performance.now() - began) * QUEUE_REST, LONGEST_REST_MS);
+      next = began + Math.min((performance.now() - began) * times, LONGEST_REST_MS);
     }
   };
 }
 
+function watchQueue(pool: Pool): () => Promise<void> {
+  return resting(QUEUE_REST, async () => showQueue(await readQueue(pool, new Date(systemClock()))));
+}
+
 function tidyNow(pool: Pool, sender: Pick<Sender, "ended">): () => Promise<void> {
   let tidied = 0;
-  let next = 0;
-  return async () => {
-    const began = performance.now();
+  return resting(TIDY_REST, async () => {
     const ended = sender.ended();
-    if (began < next || ended - tidied < TIDY_AFTER) return;
+    if (ended - tidied < TIDY_AFTER) return;
     tidied = ended;
-    try {
-      await tidyQueue(pool);
-    } finally {
-      next = began + Math.min((performance.now() - began) * TIDY_REST, LONGEST_REST_MS);
-    }
-  };
+    await tidyQueue(pool);
+  });
 }
